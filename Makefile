@@ -1,0 +1,48 @@
+# `make demo` and `make test` do everything on a machine with Python, pip, git and make; both are quick the second time.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+OLDEST := .cache/transformers-5.17.0
+MODEL := .cache/demo-model
+PICTURE ?= examples/pictures/hubble-deep-field.jpg
+
+.PHONY: demo test lint types unit oldest clean
+
+demo: $(VENV)/.installed $(MODEL)
+	@echo "The demo model has random weights until a trained one ships: its words mean nothing."
+	$(BIN)/foveate describe $(PICTURE) --model $(MODEL) --max-tokens 32
+
+test: lint types unit oldest
+
+lint: $(VENV)/.developer
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/.developer
+	$(BIN)/mypy
+
+unit: $(VENV)/.developer
+	$(BIN)/pytest
+
+# The parity tests again, against the oldest transformers that is supported, kept beside the environment's own.
+oldest: $(VENV)/.developer $(OLDEST)/.installed
+	PYTHONPATH=$(OLDEST) $(BIN)/pytest tests/parity
+
+$(MODEL): $(VENV)/.installed
+	$(BIN)/foveate new-checkpoint $(MODEL)
+
+$(VENV)/.installed: pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable .
+	touch $@
+
+$(VENV)/.developer: $(VENV)/.installed
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable . hypothesis mypy pytest ruff
+	touch $@
+
+$(OLDEST)/.installed: $(VENV)/.installed
+	$(BIN)/pip install --quiet --disable-pip-version-check --target $(OLDEST) --upgrade transformers==5.17.0
+	touch $@
+
+clean:
+	rm -rf $(VENV) .cache build dist

@@ -1,0 +1,1 @@
+"""One module a command; what they print is for people, `--json` for programs."""

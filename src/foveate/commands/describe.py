@@ -1,0 +1,73 @@
+"""`foveate describe`: a question about one or more pictures."""
+
+import json
+import sys
+import time
+from typing import Annotated, Any
+
+import typer
+
+from foveate.commands.progress import loading_bar
+from foveate.config import SamplingParams
+from foveate.engine.answer import Answer
+from foveate.errors import ConfigurationError
+from foveate.loading import load
+from foveate.vlm import DEFAULT_PROMPT, VLM, AnswerStream, question
+
+DEFAULTS = SamplingParams()
+
+
+def describe(
+    pictures: Annotated[list[str], typer.Argument(metavar="PICTURE...", help="Files to look at, in this order.")],
+    prompt: Annotated[str, typer.Option(help="What to ask.")] = DEFAULT_PROMPT,
+    model: Annotated[str | None, typer.Option(help="A checkpoint folder, or a hub name.")] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
+    dtype: Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")] = "auto",
+    max_tokens: Annotated[int, typer.Option(help="Most tokens of the answer.")] = DEFAULTS.max_tokens,
+    temperature: Annotated[float, typer.Option(help="0 takes the likeliest token.")] = DEFAULTS.temperature,
+    seed: Annotated[int | None, typer.Option(help="Makes sampling repeatable.")] = DEFAULTS.seed,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one line of JSON instead of the text.")] = False,
+) -> None:
+    """Answer a question about pictures."""
+    sampling = SamplingParams(max_tokens=max_tokens, temperature=temperature, seed=seed)
+    if model is None:
+        raise ConfigurationError(
+            "no model was given; use --model with a checkpoint folder or a hub name such as LiquidAI/LFM2.5-VL-1.6B"
+            " (`foveate new-checkpoint OUT` makes a small one whose words are random)"
+        )
+    start = time.perf_counter()
+    with loading_bar("loading the model") as progress:
+        vlm = load(model, device=device, dtype=dtype, progress=progress)
+    load_ms = (time.perf_counter() - start) * 1e3
+    stream = vlm.stream([question(pictures, prompt)], sampling)
+    if as_json:
+        sys.stdout.write(json.dumps(_report(vlm, model, stream.answer, load_ms), ensure_ascii=False) + "\n")
+    else:
+        _print_pieces(stream)
+
+
+def _print_pieces(stream: AnswerStream) -> None:
+    for piece in stream:
+        sys.stdout.write(_printable(piece))
+        sys.stdout.flush()
+    sys.stdout.write("\n")
+
+
+def _printable(text: str) -> str:
+    # A terminal that cannot show a character gets a replacement mark rather than a trace.
+    encoding = sys.stdout.encoding or "utf-8"
+    return text.encode(encoding, "replace").decode(encoding)
+
+
+def _report(vlm: VLM, model: str, answer: Answer, load_ms: float) -> dict[str, Any]:
+    stages_ms = {"load": load_ms, **answer.stages_ms}
+    return {
+        "text": answer.text,
+        "finish_reason": answer.finish_reason,
+        "prompt_tokens": answer.prompt_tokens,
+        "completion_tokens": answer.completion_tokens,
+        "stages_ms": {stage: round(value, 3) for stage, value in stages_ms.items()},
+        "model": model,
+        "device": str(vlm.model.device),
+        "dtype": str(vlm.model.dtype).removeprefix("torch."),
+    }

@@ -1,0 +1,102 @@
+"""Who owns which pages and slots of the caches, and how a batch finds its own."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import torch
+
+from foveate.errors import ConfigurationError
+from foveate.kernels.short_convolution import convolution_index
+from foveate.models.caches import CacheTensors, SequenceBatch
+
+PAGE_TOKENS = 64
+"""Tokens of one page: few enough that little is wasted at the end of a sequence, enough that page lists stay short."""
+
+
+@dataclass
+class SequenceMemory:
+    """What one sequence owns. Invariant: `num_tokens <= len(pages) * page_tokens`."""
+
+    slot: int
+    """Its convolution-state slot."""
+    pages: list[int] = field(default_factory=list)
+    """Its pages, in the order of its tokens."""
+    num_tokens: int = 0
+    """Tokens in the caches so far."""
+
+
+class CachePool:
+    """Hands out pages and slots, and takes them back.
+
+    A slot's state is zeroed when it is handed out; a page is not, since nothing reads beyond a sequence's own tokens.
+    """
+
+    def __init__(self, tensors: CacheTensors, conv_taps: int) -> None:
+        self.tensors = tensors
+        self._conv_taps = conv_taps
+        self._free_pages = list(range(tensors.keys.shape[1]))[::-1]
+        self._free_slots = list(range(tensors.states.shape[1]))[::-1]
+
+    @property
+    def num_free_pages(self) -> int:
+        """Pages that nobody owns."""
+        return len(self._free_pages)
+
+    @property
+    def num_free_slots(self) -> int:
+        """Slots that nobody owns."""
+        return len(self._free_slots)
+
+    def open(self) -> SequenceMemory:
+        """Start a sequence: a slot of its own, with a state of zeros, and no page yet."""
+        if not self._free_slots:
+            raise ConfigurationError(f"all {self.tensors.states.shape[1]} sequence slots are in use")
+        memory = SequenceMemory(self._free_slots.pop())
+        self.tensors.states[:, memory.slot].zero_()
+        return memory
+
+    def close(self, memory: SequenceMemory) -> None:
+        """End a sequence and take its slot and pages back."""
+        self._free_slots.append(memory.slot)
+        self._free_pages += memory.pages
+        memory.pages = []
+
+    def append(self, sequences: Sequence[tuple[SequenceMemory, int]]) -> SequenceBatch:
+        """Make room for new tokens, at least one a sequence, and return where everything lies.
+
+        Raises ConfigurationError, and changes nothing, when there are not enough free pages.
+        """
+        page_tokens = self.tensors.page_tokens
+        needs = [-(-(memory.num_tokens + new) // page_tokens) - len(memory.pages) for memory, new in sequences]
+        if sum(needs) > len(self._free_pages):
+            raise ConfigurationError(
+                f"{sum(needs)} cache pages of {page_tokens} tokens are needed, {len(self._free_pages)} are free"
+            )
+        for (memory, _), need in zip(sequences, needs, strict=True):
+            memory.pages += [self._free_pages.pop() for _ in range(need)]
+        batch = self._batch(sequences)
+        for memory, new in sequences:
+            memory.num_tokens += new
+        return batch
+
+    def _batch(self, sequences: Sequence[tuple[SequenceMemory, int]]) -> SequenceBatch:
+        device = self.tensors.keys.device
+        new_tokens = tuple(new for _, new in sequences)
+        cached = tuple(memory.num_tokens for memory, _ in sequences)
+        contexts = tuple(self._rows(memory, memory.num_tokens + new) for memory, new in sequences)
+        positions = torch.cat([torch.arange(start, start + new) for start, new in zip(cached, new_tokens, strict=True)])
+        write_rows = torch.cat([rows[start:] for rows, start in zip(contexts, cached, strict=True)])
+        return SequenceBatch(
+            new_tokens=new_tokens,
+            cached_tokens=cached,
+            positions=positions.to(device),
+            write_rows=write_rows.to(device),
+            context_rows=tuple(rows.to(device) for rows in contexts),
+            slots=torch.tensor([memory.slot for memory, _ in sequences], device=device),
+            convolution=convolution_index(new_tokens, self._conv_taps, device),
+        )
+
+    def _rows(self, memory: SequenceMemory, count: int) -> torch.Tensor:
+        page_tokens = self.tensors.page_tokens
+        rows = torch.tensor(memory.pages)[:, None] * page_tokens + torch.arange(page_tokens)
+        return rows.flatten()[:count]

@@ -1,0 +1,120 @@
+"""Prompts → answers: encode the pictures, prefill all prompts in one packed batch, then decode step by step."""
+
+from collections.abc import Iterator
+from collections.abc import Sequence as Items
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from foveate.config import SamplingParams
+from foveate.engine.caches import PAGE_TOKENS, CachePool
+from foveate.engine.clock import StageClock
+from foveate.engine.sampler import Sampler
+from foveate.engine.sequence import Sequence
+from foveate.errors import PromptError
+from foveate.models.lfm2_vl.model import Lfm2VlModel
+from foveate.models.lfm2_vl.processing import Processor, Prompt
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Some text of one of the answers that are generated together."""
+
+    index: int
+    """Which answer."""
+    text: str
+    """Text that follows what was given before; may be empty."""
+
+
+class Generation:
+    """Answers being generated together. Iterating runs them; each gets the result it would have alone."""
+
+    def __init__(
+        self,
+        model: Lfm2VlModel,
+        processor: Processor,
+        prompts: Items[Prompt],
+        params: Items[SamplingParams],
+        clock: StageClock,
+    ) -> None:
+        check_lengths(model, prompts, params)
+        self._model, self._clock = model, clock
+        self._pool = _pool(model, prompts, params)
+        self.sequences = [
+            Sequence(
+                prompt,
+                param,
+                sampler=Sampler(param, prompt.token_ids, model.device),
+                memory=self._pool.open(),
+                decode=processor.decode,
+                stop_token_ids=model.config.stop_token_ids,
+            )
+            for prompt, param in zip(prompts, params, strict=True)
+        ]
+
+    @torch.inference_mode()
+    def _prefill(self) -> Tensor:
+        features = encode_images(self._model, [sequence.prompt for sequence in self.sequences], self._clock)
+        with self._clock.device("prefill"):
+            prompts = [sequence.prompt.token_ids for sequence in self.sequences]
+            embeddings = [self._model.embed(ids, rows) for ids, rows in zip(prompts, features, strict=True)]
+            return self._run(torch.cat(embeddings), self.sequences, [len(ids) for ids in prompts])
+
+    @torch.inference_mode()
+    def _decode(self, sequences: list[Sequence]) -> Tensor:
+        with self._clock.device("decode"):
+            embeddings = self._model.embed([sequence.token_ids[-1] for sequence in sequences], None)
+            return self._run(embeddings, sequences, [1] * len(sequences))
+
+    def _run(self, embeddings: Tensor, sequences: list[Sequence], lengths: list[int]) -> Tensor:
+        batch = self._pool.append([(each.memory, new) for each, new in zip(sequences, lengths, strict=True)])
+        hidden = self._model.language(embeddings, batch, self._pool.tensors)
+        return self._model.language.logits(hidden[batch.last_tokens.to(hidden.device)])
+
+    def __iter__(self) -> Iterator[Piece]:
+        running = self.sequences
+        logits = self._prefill()
+        while True:
+            with self._clock.host("sample"):
+                tokens = [sequence.sampler.sample(row) for sequence, row in zip(running, logits, strict=True)]
+            for sequence, token in zip(running, tokens, strict=True):
+                yield Piece(self.sequences.index(sequence), sequence.add(token))
+            running = [sequence for sequence in running if not sequence.is_finished]
+            if not running:
+                return
+            logits = self._decode(running)
+
+
+@torch.inference_mode()
+def encode_images(model: Lfm2VlModel, prompts: Items[Prompt], clock: StageClock) -> list[Tensor | None]:
+    """Encode the pictures of all prompts in one call; returns each prompt's features `[image tokens, hidden_size]`,
+    or None."""
+    images = [image for prompt in prompts for image in prompt.images]
+    if not images:
+        return [None] * len(prompts)
+    with clock.device("encode"):
+        patches = torch.cat([image.patches for image in images]).to(model.device)
+        shapes = torch.tensor([[tile.rows, tile.columns] for image in images for tile in image.tiles])
+        features = model.encoder(patches, shapes.to(model.device))
+    factor = model.config.projector.downsample_factor
+    counts = [sum(tile.num_tokens(factor) for image in prompt.images for tile in image.tiles) for prompt in prompts]
+    return [part if part.shape[0] else None for part in features.split(counts)]
+
+
+def check_lengths(model: Lfm2VlModel, prompts: Items[Prompt], params: Items[SamplingParams]) -> None:
+    """Raise PromptError when a prompt and its answer would not fit the positions the checkpoint declares."""
+    bound = model.config.language.max_positions
+    for prompt, param in zip(prompts, params, strict=True):
+        if len(prompt.token_ids) + param.max_tokens > bound:
+            raise PromptError(
+                f"the prompt has {len(prompt.token_ids)} tokens and max_tokens is {param.max_tokens}; together they"
+                f" may be at most {bound} (max_position_embeddings): shorten the prompt or lower max_tokens"
+            )
+
+
+def _pool(model: Lfm2VlModel, prompts: Items[Prompt], params: Items[SamplingParams]) -> CachePool:
+    totals = [len(prompt.token_ids) + param.max_tokens for prompt, param in zip(prompts, params, strict=True)]
+    pages = sum(-(-total // PAGE_TOKENS) for total in totals)
+    tensors = model.language.new_caches(pages=pages, page_tokens=PAGE_TOKENS, slots=len(totals))
+    return CachePool(tensors, model.config.language.conv_taps)

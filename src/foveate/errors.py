@@ -1,0 +1,57 @@
+"""Every error Foveate raises on purpose.
+
+    FoveateError
+    ├── ConfigurationError     a setting has a wrong name, type or value (also a ValueError)
+    ├── CheckpointError        a model folder is missing, incomplete, truncated or of another kind
+    ├── ImageError             a picture cannot be used (also a ValueError)
+    │   ├── UnreadableImageError   not a picture, or its bytes are damaged or cut off
+    │   └── ImageSizeError         its size is beyond a bound: pixels, bytes or image tokens
+    ├── PromptError            a conversation cannot be turned into a prompt (also a ValueError)
+    └── DeviceError            the device asked for is not there
+
+A message says what was wrong, what was got, the bound, and the setting that changes it. The command line prints
+it on one line and exits with code 2; anything that is not a FoveateError is a defect of Foveate and shows its trace.
+"""
+
+__all__ = [
+    "CheckpointError",
+    "ConfigurationError",
+    "DeviceError",
+    "FoveateError",
+    "ImageError",
+    "ImageSizeError",
+    "PromptError",
+    "UnreadableImageError",
+]
+
+
+class FoveateError(Exception):
+    """The root of the tree: `except FoveateError` catches whatever the caller can act on."""
+
+
+class ConfigurationError(FoveateError, ValueError):
+    """A setting has an unknown name, a wrong type or a value out of its bound."""
+
+
+class CheckpointError(FoveateError):
+    """A model folder is missing, incomplete, truncated, or holds another kind of model."""
+
+
+class ImageError(FoveateError, ValueError):
+    """A picture cannot be used."""
+
+
+class UnreadableImageError(ImageError):
+    """The bytes are not a picture, or are damaged or cut off."""
+
+
+class ImageSizeError(ImageError):
+    """The picture is beyond a bound: pixels, bytes, or image tokens of one tile."""
+
+
+class PromptError(FoveateError, ValueError):
+    """A conversation cannot be turned into a prompt."""
+
+
+class DeviceError(FoveateError):
+    """The device that was asked for is not there."""

@@ -1,0 +1,89 @@
+"""From a folder or a hub name to a model that is ready to answer."""
+
+import os
+import re
+from pathlib import Path
+
+import torch
+from huggingface_hub import snapshot_download
+from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
+
+from foveate.errors import CheckpointError, ConfigurationError, DeviceError
+from foveate.images import ImageLimits
+from foveate.models.lfm2_vl.config import read_model_config
+from foveate.models.lfm2_vl.model import Progress, load_model
+from foveate.models.lfm2_vl.processing import Processor
+from foveate.vlm import VLM
+
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+_HUB_FILES = ["*.json", "*.jinja", "*.safetensors"]
+
+
+def load(
+    path_or_hub_id: str | os.PathLike[str],
+    *,
+    device: str = "auto",
+    dtype: str = "auto",
+    limits: ImageLimits | None = None,
+    progress: Progress | None = None,
+) -> VLM:
+    """Load an LFM2-VL checkpoint.
+
+    `path_or_hub_id`: a folder, or a name such as `LiquidAI/LFM2.5-VL-1.6B`, which is downloaded once.
+    `device`: `auto` (CUDA where there is one), `cpu`, `cuda` or `cuda:N`.
+    `dtype`: `auto` (the checkpoint's own on CUDA, float32 on a CPU), `float32`, `bfloat16` or `float16`.
+    `limits`: bounds on the pictures it will accept.
+    `progress`: called with the number of tensors loaded and in all.
+
+    Raises CheckpointError, DeviceError or ConfigurationError, each saying what to change.
+    """
+    chosen = choose_device(device)
+    folder = find_folder(path_or_hub_id)
+    config = read_model_config(folder)
+    processor = Processor(config, folder, limits)
+    model = load_model(folder, device=chosen, dtype=choose_dtype(dtype, chosen, config.dtype), progress=progress)
+    return VLM(model, processor)
+
+
+def choose_device(name: str) -> torch.device:
+    """Return the device of a name, after checking that it is there; raises DeviceError or ConfigurationError."""
+    if name == "auto":
+        return torch.device("cuda:0" if torch.cuda.is_available() else "cpu")
+    if not re.fullmatch(r"cpu|cuda(:\d+)?", name):
+        raise ConfigurationError(f"device is {name!r}; allowed are auto, cpu, cuda and cuda:N")
+    device = torch.device(name)
+    if device.type == "cuda":
+        count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+        index = device.index or 0
+        if index >= count:
+            raise DeviceError(
+                f"device is {name!r}, but this machine has {count} CUDA devices that torch can use; try cpu"
+            )
+        return torch.device("cuda", index)
+    return device
+
+
+def choose_dtype(name: str, device: torch.device, checkpoint_dtype: str) -> torch.dtype:
+    """Return the type of a name; `auto` is the checkpoint's on CUDA and float32 on a CPU."""
+    if name == "auto":
+        name = checkpoint_dtype if device.type == "cuda" and checkpoint_dtype in DTYPES else "float32"
+    if name not in DTYPES:
+        raise ConfigurationError(f"dtype is {name!r}; allowed are auto, {', '.join(DTYPES)}")
+    return DTYPES[name]
+
+
+def find_folder(path_or_hub_id: str | os.PathLike[str]) -> Path:
+    """Return the folder of a checkpoint, downloading it when a hub name was given."""
+    folder = Path(path_or_hub_id)
+    if folder.is_dir():
+        return folder
+    name = os.fspath(path_or_hub_id)
+    if folder.exists():
+        raise CheckpointError(f"{name} is a file; give the folder that holds config.json and model.safetensors")
+    if not re.fullmatch(r"[\w.-]+/[\w.-]+", name) or name.startswith((".", "/")):
+        raise CheckpointError(f"there is no folder {name}, and it is not a hub name such as LiquidAI/LFM2.5-VL-1.6B")
+    try:
+        return Path(snapshot_download(name, allow_patterns=_HUB_FILES))
+    except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise CheckpointError(f"there is no folder {name}, and it cannot be had from the hub: {reason}") from error

@@ -1,0 +1,105 @@
+"""How a checkpoint wants pictures cut: its own processor files first, then config.json, then the reference's defaults.
+
+Two layouts are in use: `processor_config.json` with the settings under `image_processor` (LFM2.5-VL), and a flat
+`processor_config.json` beside `preprocessor_config.json` (first LFM2-VL). A checkpoint's file always wins over a
+class default: they differ in `min_tiles`, `use_thumbnail` and `resample`.
+"""
+
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from PIL.Image import Resampling
+
+from foveate.errors import CheckpointError
+from foveate.models.json_files import read_optional_json
+
+_SPELLINGS = {"patch_size": "encoder_patch_size"}
+
+
+@dataclass(frozen=True)
+class ImageSettings:
+    """The numbers that decide tiles and pixels; defaults are those of the reference's image processor class."""
+
+    patch_size: int = 16
+    """Side of a patch, in pixels."""
+    downsample_factor: int = 2
+    """Side of the block of patches that becomes one image token."""
+    tile_size: int = 512
+    """Side of a tile of a split picture, in pixels."""
+    do_image_splitting: bool = True
+    """Whether large pictures are split into tiles at all."""
+    min_tiles: int = 2
+    """Fewest tiles of a split picture, without the thumbnail."""
+    max_tiles: int = 10
+    """Most tiles of a split picture, without the thumbnail."""
+    use_thumbnail: bool = True
+    """Whether a split picture is followed by a small whole one."""
+    min_image_tokens: int = 64
+    """Fewest image tokens of a single tile or thumbnail."""
+    max_image_tokens: int = 256
+    """Most image tokens of a single tile or thumbnail."""
+    max_pixels_tolerance: float = 2.0
+    """A picture is split from this many times `max_image_tokens` on."""
+    resample: int = int(Resampling.BILINEAR)
+    """PIL's number of the resampling filter."""
+    rescale_factor: float = 1 / 255
+    """What a pixel value is multiplied by before it is normalised."""
+    image_mean: tuple[float, ...] = (0.5, 0.5, 0.5)
+    """Mean per channel, after rescaling."""
+    image_std: tuple[float, ...] = (0.5, 0.5, 0.5)
+    """Standard deviation per channel, after rescaling."""
+    use_image_special_tokens: bool = True
+    """Whether start, end, tile and thumbnail markers stand around the placeholders."""
+
+    def __post_init__(self) -> None:
+        block = self.patch_size * self.downsample_factor
+        if block < 1 or self.tile_size % block:
+            raise CheckpointError(f"tile_size is {self.tile_size}; it must be a multiple of {block} pixels")
+        if not 1 <= self.min_tiles <= self.max_tiles:
+            raise CheckpointError(
+                f"min_tiles is {self.min_tiles}, max_tiles {self.max_tiles}; 1 <= min <= max must hold"
+            )
+        if not 1 <= self.min_image_tokens <= self.max_image_tokens:
+            raise CheckpointError(
+                f"min_image_tokens is {self.min_image_tokens}, max_image_tokens {self.max_image_tokens};"
+                " 1 <= min <= max must hold"
+            )
+        if self.resample not in (Resampling.NEAREST, Resampling.BILINEAR, Resampling.BICUBIC):
+            raise CheckpointError(
+                f"resample is {self.resample}; Foveate resizes with 0 nearest, 2 bilinear or 3 bicubic"
+            )
+
+    @property
+    def block_pixels(self) -> int:
+        """Side, in pixels, of the square that becomes one image token."""
+        return self.patch_size * self.downsample_factor
+
+    @property
+    def tile_bounds(self) -> tuple[int, int]:
+        """Fewest and most tiles, with splitting switched off counted in."""
+        return (self.min_tiles, self.max_tiles) if self.do_image_splitting else (1, 1)
+
+    @property
+    def longest_tile_patches(self) -> int:
+        """The most patches one tile can have."""
+        side = self.tile_size // self.patch_size if self.do_image_splitting else 0
+        return max(self.max_image_tokens * self.downsample_factor**2, side * side)
+
+
+def read_image_settings(folder: Path, model_config: dict[str, Any]) -> ImageSettings:
+    """Read the settings of the checkpoint in `folder`; raises CheckpointError on values that do not fit together."""
+    layers = [model_config]
+    for name in ("preprocessor_config.json", "processor_config.json"):
+        layers.append(read_optional_json(folder / name))
+    layers.append(layers[-1].get("image_processor") or {})
+    values: dict[str, Any] = {}
+    for field in fields(ImageSettings):
+        key = _SPELLINGS.get(field.name, field.name)
+        found = [layer[key] for layer in layers if layer.get(key) is not None]
+        if found:
+            values[field.name] = tuple(found[-1]) if isinstance(found[-1], list) else found[-1]
+    try:
+        return ImageSettings(**values)
+    except TypeError as error:
+        raise CheckpointError(f"{folder}: the processor files hold a value of a wrong type: {error}") from error

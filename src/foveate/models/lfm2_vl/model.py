@@ -1,0 +1,127 @@
+"""A whole LFM2-VL model: image encoder, language model, tokenizer and settings, built from a checkpoint folder."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from foveate.errors import CheckpointError
+from foveate.models.lfm2_vl.config import ModelConfig, read_model_config
+from foveate.models.lfm2_vl.language import LanguageModel
+from foveate.models.lfm2_vl.vision import ImageEncoder
+from foveate.models.lfm2_vl.weights import WeightTarget, canonical_name, is_expected_surplus, weight_targets
+from foveate.models.safetensors_files import count_tensors, read_tensors, safetensors_files
+
+Progress = Callable[[int, int], None]
+"""Called with the number of tensors loaded so far and in all."""
+
+
+class Lfm2VlModel(nn.Module):
+    """The two networks. Parameters have no gradient: this is a model to run."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.encoder = ImageEncoder(config)
+        self.language = LanguageModel(config.language)
+        self.requires_grad_(False)
+        self.eval()
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        return self.language.embedding.weight.device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The type of the weights."""
+        return self.language.embedding.weight.dtype
+
+    def embed(self, token_ids: Sequence[int], features: Tensor | None) -> Tensor:
+        """Return `[tokens, hidden_size]`: token embeddings, with image features in place of the placeholders.
+
+        `features` is `[placeholders, hidden_size]` in prompt order, or None where there are no pictures.
+        """
+        ids = torch.tensor(token_ids, device=self.device)
+        embeddings = self.language.embedding(ids)
+        if features is not None:
+            rows = [row for row, token in enumerate(token_ids) if token == self.config.image_token_id]
+            embeddings.index_copy_(0, torch.tensor(rows, device=self.device), features.to(embeddings.dtype))
+        return embeddings
+
+
+def load_model(
+    folder: Path, *, device: torch.device, dtype: torch.dtype, progress: Progress | None = None
+) -> Lfm2VlModel:
+    """Build the model of a checkpoint folder on `device` in `dtype`.
+
+    Weights go from the file to the device one tensor at a time. Raises CheckpointError on anything missing, unused,
+    damaged or of the wrong shape, and names it.
+    """
+    config = read_model_config(folder)
+    files = safetensors_files(folder)
+    total = count_tensors(files)
+    model = empty_model(config, device=device, dtype=dtype)
+    loader = WeightLoader(model)
+    for file in files:
+        for name, tensor in read_tensors(file, device):
+            loader.add(name, tensor)
+            if progress:
+                progress(loader.num_seen, total)
+    loader.finish(folder)
+    return model
+
+
+def empty_model(config: ModelConfig, *, device: torch.device, dtype: torch.dtype) -> Lfm2VlModel:
+    """Build a model with unset weights, without ever holding them elsewhere."""
+    with torch.device("meta"):
+        model = Lfm2VlModel(config)
+    return model.to(dtype).to_empty(device=device)
+
+
+class WeightLoader:
+    """Copies checkpoint tensors into a model, and knows which came, which did not and which nobody wanted."""
+
+    def __init__(self, model: Lfm2VlModel) -> None:
+        self._config = model.config
+        self._parameters: dict[str, Tensor] = dict(model.named_parameters())
+        self._waiting = weight_targets(model.config)
+        self._unused: list[str] = []
+        self.num_seen = 0
+
+    def add(self, name: str, tensor: Tensor) -> None:
+        """Copy one tensor to where it belongs."""
+        self.num_seen += 1
+        canonical = canonical_name(name)
+        target = self._waiting.pop(canonical, None)
+        if target is not None:
+            self._copy(name, tensor, target)
+        elif not is_expected_surplus(canonical, self._config):
+            self._unused.append(name)
+
+    def finish(self, source: Any) -> None:
+        """Raise CheckpointError unless every parameter was filled and every tensor was used."""
+        faults = []
+        if self._waiting:
+            faults.append(f"{len(self._waiting)} tensors are missing: {_some(list(self._waiting))}")
+        if self._unused:
+            faults.append(f"{len(self._unused)} tensors have no place in this model: {_some(self._unused)}")
+        if faults:
+            raise CheckpointError(f"{source} does not match its config.json: {'; '.join(faults)}")
+
+    def _copy(self, name: str, tensor: Tensor, target: WeightTarget) -> None:
+        if tuple(tensor.shape) != target.shape:
+            raise CheckpointError(
+                f"{name} has the shape {list(tensor.shape)}; the config.json asks for {list(target.shape)}"
+            )
+        if not tensor.is_floating_point():
+            raise CheckpointError(f"{name} is of type {tensor.dtype}; Foveate reads floating-point weights")
+        rows = self._parameters[target.parameter].narrow(0, target.first_row, target.num_rows)
+        rows.copy_(tensor.view(rows.shape))
+
+
+def _some(names: list[str]) -> str:
+    shown = ", ".join(names[:4])
+    return shown if len(names) <= 4 else f"{shown} and {len(names) - 4} more"

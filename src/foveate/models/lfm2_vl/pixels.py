@@ -1,0 +1,80 @@
+"""RGB pixels → packed patch rows, bit for bit what transformers' image processor makes from the same RGB on a CPU.
+
+Tiles are packed one after another without padding: `[num_patches of all tiles, patch_width]`.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from PIL import Image
+from torch import Tensor
+from torchvision.transforms.v2 import InterpolationMode
+from torchvision.transforms.v2 import functional as transforms
+
+from foveate.models.lfm2_vl.image_settings import ImageSettings
+from foveate.models.lfm2_vl.tiles import TileGrid, TileShape, plan_tiles
+
+_FILTERS = {0: InterpolationMode.NEAREST, 2: InterpolationMode.BILINEAR, 3: InterpolationMode.BICUBIC}
+
+
+@dataclass(frozen=True)
+class ImagePatches:
+    """One picture, ready for the encoder."""
+
+    patches: Tensor
+    """`[num_patches of all tiles, patch_width]`, float32, tiles one after another."""
+    grid: TileGrid
+    """How the picture was cut."""
+
+    @property
+    def tiles(self) -> tuple[TileShape, ...]:
+        """The shapes of the tiles, in the order of their rows in `patches`."""
+        return self.grid.tiles
+
+
+def image_patches(image: Image.Image, settings: ImageSettings) -> ImagePatches:
+    """Cut an RGB picture into tiles and patches.
+
+    Raises ImageSizeError for a picture that is too thin (see `plan_tiles`).
+    """
+    grid = plan_tiles(image.width, image.height, settings)
+    pixels = transforms.pil_to_tensor(image)  # [3, height, width] uint8
+    parts = [patchify(normalise(tile, settings), settings.patch_size) for tile in cut(pixels, grid, settings)]
+    return ImagePatches(torch.cat(parts) if len(parts) > 1 else parts[0], grid)
+
+
+def cut(pixels: Tensor, grid: TileGrid, settings: ImageSettings) -> list[Tensor]:
+    """Return the tiles in row-major order, then the thumbnail if there is one; each `[3, height, width]` uint8."""
+    height, width = _side_pixels(grid.tile, settings)
+    canvas = _resize(pixels, height * grid.rows, width * grid.columns, settings)
+    tiles = [
+        canvas[:, top : top + height, left : left + width]
+        for top in range(0, canvas.shape[1], height)
+        for left in range(0, canvas.shape[2], width)
+    ]
+    if grid.thumbnail:
+        tiles.append(_resize(pixels, *_side_pixels(grid.thumbnail, settings), settings))
+    return tiles
+
+
+def _side_pixels(tile: TileShape, settings: ImageSettings) -> tuple[int, int]:
+    return tile.rows * settings.patch_size, tile.columns * settings.patch_size
+
+
+def _resize(pixels: Tensor, height: int, width: int, settings: ImageSettings) -> Tensor:
+    # On uint8 with antialiasing, as the reference does: the result is rounded to uint8 before it is normalised.
+    return transforms.resize(pixels, [height, width], interpolation=_FILTERS[settings.resample], antialias=True)
+
+
+def normalise(pixels: Tensor, settings: ImageSettings) -> Tensor:
+    """Return uint8 pixels `[3, height, width]` as float32, rescaled and normalised in one step."""
+    mean = torch.tensor(settings.image_mean) * (1.0 / settings.rescale_factor)
+    std = torch.tensor(settings.image_std) * (1.0 / settings.rescale_factor)
+    return transforms.normalize(pixels.to(torch.float32), mean, std)
+
+
+def patchify(pixels: Tensor, patch_size: int) -> Tensor:
+    """Return `[3, height, width]` as patch rows `[num_patches, patch_size * patch_size * 3]`, the channel fastest."""
+    channels, height, width = pixels.shape
+    grid = pixels.reshape(channels, height // patch_size, patch_size, width // patch_size, patch_size)
+    return grid.permute(1, 3, 2, 4, 0).reshape(-1, patch_size * patch_size * channels)

@@ -1,0 +1,61 @@
+"""A conversation with pictures → token ids and patches: what the model is run on."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from PIL import Image
+
+from foveate.errors import PromptError
+from foveate.images import ImageLimits, load_image
+from foveate.models.lfm2_vl.config import ModelConfig
+from foveate.models.lfm2_vl.pixels import ImagePatches, image_patches
+from foveate.models.lfm2_vl.prompt import PromptEncoder, load_tokenizer
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """One conversation, ready for the model."""
+
+    token_ids: list[int]
+    """The prompt, with one placeholder for every image token."""
+    images: list[ImagePatches]
+    """Its pictures, in the order of their placeholders."""
+
+
+class Processor:
+    """Pictures and text in, numbers out; the checkpoint's own rules throughout."""
+
+    def __init__(self, config: ModelConfig, folder: Path, limits: ImageLimits | None = None) -> None:
+        self.config = config
+        self.limits = limits or ImageLimits()
+        self.prompts = PromptEncoder(load_tokenizer(folder), config.images, config.image_token_id)
+
+    def load_images(self, messages: Sequence[dict[str, Any]]) -> list[Image.Image]:
+        """Return the pictures of a conversation as RGB, in order; raises ImageError on one that cannot be used."""
+        return [load_image(source, self.limits) for source in _image_sources(messages)]
+
+    def patches(self, images: Sequence[Image.Image]) -> list[ImagePatches]:
+        """Cut pictures into tiles and patches; raises ImageSizeError on one that is too thin."""
+        return [image_patches(image, self.config.images) for image in images]
+
+    def encode(self, messages: Sequence[dict[str, Any]], images: Sequence[ImagePatches]) -> Prompt:
+        """Return the prompt of a conversation whose pictures were cut by `patches`."""
+        return Prompt(self.prompts.encode(messages, [image.grid for image in images]), list(images))
+
+    def decode(self, token_ids: Sequence[int]) -> str:
+        """Return the text of tokens, special ones left out."""
+        text = self.prompts.tokenizer.decode(
+            list(token_ids), skip_special_tokens=True, clean_up_tokenization_spaces=False
+        )
+        return str(text)
+
+
+def _image_sources(messages: Sequence[dict[str, Any]]) -> list[Any]:
+    contents = [message.get("content") for message in messages]
+    parts = [part for content in contents if isinstance(content, list | tuple) for part in content]
+    images = [part for part in parts if isinstance(part, dict) and part.get("type") == "image"]
+    if not all("image" in part for part in images):
+        raise PromptError("an image part has no picture; give {'type': 'image', 'image': path, bytes or picture}")
+    return [part["image"] for part in images]

@@ -1,0 +1,189 @@
+"""A conversation → token ids, with a run of placeholders for every picture.
+
+The chat template is the checkpoint's own. Text that comes from a user never turns into a special token: before the
+template sees it, every special token spelled out in it is broken by a private-use character; after the template has
+run, its own special tokens become ids, and the broken ones become ordinary text again and are encoded as such.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tokenizers import Tokenizer
+from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
+
+from foveate.errors import CheckpointError, PromptError
+from foveate.models.lfm2_vl.image_settings import ImageSettings
+from foveate.models.lfm2_vl.tiles import TileGrid
+
+# A non-character, which no text may interchange, is written into the middle of a broken special token.
+_BREAK = "\ufdd0"
+ROLES = ("system", "user", "assistant", "tool")
+
+
+@dataclass(frozen=True)
+class ImageTokens:
+    """Ids of the tokens around a picture."""
+
+    placeholder: int
+    start: int
+    end: int
+    thumbnail: int
+
+
+class PromptEncoder:
+    """Turns conversations into token ids; safe to use from several threads."""
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, settings: ImageSettings, image_token_id: int) -> None:
+        self.tokenizer = tokenizer
+        self._settings = settings
+        self._image_text = tokenizer.convert_ids_to_tokens(image_token_id)
+        if not isinstance(self._image_text, str):
+            raise CheckpointError(f"the tokenizer has no token with the image token's id {image_token_id}")
+        self.image_tokens = self._find_image_tokens(image_token_id)
+        specials = {str(token): token for token in tokenizer.added_tokens_decoder.values() if token.special}
+        self._special_ids = {text: int(tokenizer.convert_tokens_to_ids(text)) for text in (*specials, self._image_text)}
+        self._special_pattern = re.compile(
+            "|".join(self._pattern_of(text, specials.get(text)) for text in self._special_ids)
+        )
+        self._plain_pattern = re.compile("|".join(map(re.escape, sorted(self._special_ids, key=len, reverse=True))))
+        self._plain = self._plain_tokenizer()
+
+    def encode(self, messages: Sequence[dict[str, Any]], grids: Sequence[TileGrid]) -> list[int]:
+        """Return the prompt's token ids, generation prompt included; `grids` are those of the pictures, in order.
+
+        A message is `{"role": …, "content": text or a list of {"type": "text", "text": …} and {"type": "image"}}`.
+        Raises PromptError on a conversation that the template refuses, or whose pictures do not match `grids`.
+        """
+        pieces = self._special_or_text(self._render(messages))
+        wanted = pieces.count(self._image_text)
+        if wanted != len(grids):
+            raise PromptError(f"the prompt has {wanted} image placeholders for {len(grids)} pictures")
+        remaining = iter(grids)
+        ids: list[int] = []
+        for piece in pieces:
+            if piece == self._image_text:
+                ids.extend(self.image_ids(next(remaining)))
+            elif piece in self._special_ids:
+                ids.append(self._special_ids[piece])
+            else:
+                ids.extend(self._plain.encode(piece.replace(_BREAK, ""), add_special_tokens=False).ids)
+        return ids
+
+    def image_ids(self, grid: TileGrid) -> list[int]:
+        """Return the markers and placeholders of one picture.
+
+        The placeholders of a tile are counted from the tile that is really made, thumbnail included.
+        """
+        factor, tokens = self._settings.downsample_factor, self.image_tokens
+        tile = [tokens.placeholder] * grid.tile.num_tokens(factor)
+        thumbnail = [tokens.placeholder] * grid.thumbnail.num_tokens(factor) if grid.thumbnail else []
+        if not self._settings.use_image_special_tokens:
+            return tile * (grid.rows * grid.columns) + thumbnail
+        ids = [tokens.start]
+        if not grid.is_split:
+            return [*ids, *tile, tokens.end]
+        for row in range(grid.rows):
+            for column in range(grid.columns):
+                ids += [self._token_id(f"<|img_row_{row + 1}_col_{column + 1}|>"), *tile]
+        if thumbnail:
+            ids += [tokens.thumbnail, *thumbnail]
+        return [*ids, tokens.end]
+
+    def _render(self, messages: Sequence[dict[str, Any]]) -> str:
+        if not messages:
+            raise PromptError("the conversation is empty; give at least one message")
+        try:
+            safe = [self._guard(message) for message in messages]
+            return str(self.tokenizer.apply_chat_template(safe, tokenize=False, add_generation_prompt=True))
+        except PromptError:
+            raise
+        except Exception as error:  # a template may raise anything, with `raise_exception` or by its own faults
+            raise PromptError(f"the checkpoint's chat template refuses the conversation: {error}") from error
+
+    def _guard(self, message: dict[str, Any]) -> dict[str, Any]:
+        if not isinstance(message, dict):
+            raise PromptError(f"a message is {message!r:.80}; give {{'role': …, 'content': …}}")
+        role, content = message.get("role"), message.get("content")
+        if role not in ROLES:
+            raise PromptError(f"a message has the role {role!r}; allowed are {', '.join(ROLES)}")
+        if isinstance(content, str):
+            return {**message, "content": self._break(content)}
+        if not isinstance(content, list | tuple):
+            raise PromptError(f"the content of a message is {type(content).__name__}; give a text or a list of parts")
+        return {**message, "content": [self._guard_part(part) for part in content]}
+
+    def _guard_part(self, part: Any) -> dict[str, Any]:
+        kind = part.get("type") if isinstance(part, dict) else None
+        if kind == "image":
+            return {"type": "image"}
+        if kind == "text" and isinstance(part.get("text"), str):
+            return {"type": "text", "text": self._break(part["text"])}
+        raise PromptError(
+            f"a content part is {part!r:.80}; allowed are {{'type': 'text', 'text': …}} and {{'type': 'image'}}"
+        )
+
+    def _break(self, text: str) -> str:
+        try:
+            text.encode("utf-8")
+        except UnicodeEncodeError:
+            raise PromptError("the text holds a lone surrogate, which is not a character; send valid Unicode") from None
+        unmarked = text.replace(_BREAK, "\ufffd")
+        return self._plain_pattern.sub(lambda match: match[0][0] + _BREAK + match[0][1:], unmarked)
+
+    def _special_or_text(self, rendered: str) -> list[str]:
+        pieces, end = [], 0
+        for match in self._special_pattern.finditer(rendered):
+            pieces += [
+                rendered[end : match.start()],
+                match[0].strip() if match[0] not in self._special_ids else match[0],
+            ]
+            end = match.end()
+        return [piece for piece in (*pieces, rendered[end:]) if piece]
+
+    @staticmethod
+    def _pattern_of(text: str, token: Any) -> str:
+        before = r"\s*" if getattr(token, "lstrip", False) else ""
+        after = r"\s*" if getattr(token, "rstrip", False) else ""
+        return before + re.escape(text) + after
+
+    def _plain_tokenizer(self) -> Tokenizer:
+        # A copy of its own: the switch below is a state of the tokenizer, which others may use at the same time.
+        plain = Tokenizer.from_str(self.tokenizer.backend_tokenizer.to_str())
+        plain.no_padding()
+        plain.no_truncation()
+        plain.add_special_tokens([str(self._image_text)])
+        plain.encode_special_tokens = True
+        return plain
+
+    def _find_image_tokens(self, placeholder: int) -> ImageTokens:
+        def find(name: str, usual: str) -> int:
+            return self._token_id(getattr(self.tokenizer, name, None) or usual)
+
+        return ImageTokens(
+            placeholder=placeholder,
+            start=find("image_start_token", "<|image_start|>"),
+            end=find("image_end_token", "<|image_end|>"),
+            thumbnail=find("image_thumbnail_token", "<|img_thumbnail|>"),
+        )
+
+    def _token_id(self, text: str) -> int:
+        token_id = self.tokenizer.convert_tokens_to_ids(text)
+        if not isinstance(token_id, int) or token_id == self.tokenizer.unk_token_id:
+            raise CheckpointError(f"the tokenizer has no token {text!r}, which this model needs around pictures")
+        return token_id
+
+
+def load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
+    """Load the tokenizer and chat template of a checkpoint folder; raises CheckpointError when either is missing."""
+    try:
+        tokenizer = PreTrainedTokenizerFast.from_pretrained(folder, local_files_only=True)
+    except Exception as error:  # transformers raises OSError, ValueError, KeyError and the tokenizers' bare Exception
+        raise CheckpointError(f"the tokenizer in {folder} cannot be loaded: {error}") from error
+    if not tokenizer.is_fast:
+        raise CheckpointError(f"the tokenizer in {folder} has no tokenizer.json")
+    if not tokenizer.chat_template:
+        raise CheckpointError(f"{folder} has no chat template (chat_template.jinja or in tokenizer_config.json)")
+    return tokenizer

@@ -1,0 +1,130 @@
+"""The SigLIP2 NaFlex vision tower over packed patches, and its projector.
+
+Source: `modeling_siglip2.py` and `modeling_lfm2_vl.py` in transformers. Rows are packed without a batch dimension:
+tiles attend to themselves alone through sequence bounds, so any number of tiles of any shapes is one call.
+"""
+
+import torch
+from torch import Tensor, nn
+from transformers.activations import ACT2FN
+
+from foveate.kernels.attention import attention
+from foveate.models.lfm2_vl.config import ModelConfig, ProjectorConfig, VisionConfig
+from foveate.models.lfm2_vl.layout import PackedLayout, packed_layout
+
+
+class PositionTable(nn.Module):
+    """A square table of position vectors, resized to each tile's grid by antialiased bilinear interpolation."""
+
+    def __init__(self, config: VisionConfig) -> None:
+        super().__init__()
+        self.side = config.position_grid
+        self.weight = nn.Parameter(torch.empty(self.side**2, config.hidden_size))
+
+    def forward(self, patch_grid: Tensor) -> Tensor:
+        """Return the position rows `[rows, hidden_size]` of `patch_grid` (see `PackedLayout`), in the table's type.
+
+        Closed form of `F.interpolate(mode="bilinear", align_corners=False, antialias=True)` along each axis, in
+        float32: a triangle of half-width max(scale, 1) around each output's centre.
+        """
+        index, size = patch_grid[:, :2], patch_grid[:, 2:]
+        scale = self.side / size
+        centre = (index + 0.5) * scale - 0.5
+        source = torch.arange(self.side, device=patch_grid.device, dtype=torch.float32)
+        distance = (source - centre[..., None]).abs() / scale.clamp(min=1)[..., None]
+        weights = (1 - distance).clamp(min=0)
+        weights = weights / weights.sum(-1, keepdim=True)  # [rows, 2, side]
+        both = (weights[:, 0, :, None] * weights[:, 1, None, :]).flatten(1)  # [rows, side * side]
+        return (both @ self.weight.float()).to(self.weight.dtype)
+
+
+class VisionLayer(nn.Module):
+    """One pre-norm encoder layer: attention within each tile, then an MLP."""
+
+    def __init__(self, config: VisionConfig) -> None:
+        super().__init__()
+        width = config.hidden_size
+        self.num_heads, self.head_size = config.num_heads, config.head_size
+        self.attention_norm = nn.LayerNorm(width, eps=config.norm_eps)
+        self.qkv = nn.Linear(width, 3 * width)
+        self.out = nn.Linear(width, width)
+        self.mlp_norm = nn.LayerNorm(width, eps=config.norm_eps)
+        self.fc1 = nn.Linear(width, config.intermediate_size)
+        self.fc2 = nn.Linear(config.intermediate_size, width)
+        self.activation = ACT2FN[config.activation]
+
+    def forward(self, hidden: Tensor, bounds: Tensor, longest: int) -> Tensor:
+        """`hidden` is `[rows, width]`, `bounds` `[slots + 1]` int32, `longest` the most patches a tile can have."""
+        qkv = self.qkv(self.attention_norm(hidden)).unflatten(-1, (3, self.num_heads, self.head_size))
+        mixed = attention(qkv[:, 0], qkv[:, 1], qkv[:, 2], bounds, longest)
+        hidden = hidden + self.out(mixed)
+        return hidden + self.fc2(self.activation(self.fc1(self.mlp_norm(hidden))))
+
+
+class VisionTower(nn.Module):
+    """Patches → one hidden row per patch."""
+
+    def __init__(self, config: VisionConfig) -> None:
+        super().__init__()
+        self.patch_embedding = nn.Linear(config.patch_width, config.hidden_size)
+        self.position = PositionTable(config)
+        self.layers = nn.ModuleList(VisionLayer(config) for _ in range(config.num_layers))
+        self.norm = nn.LayerNorm(config.hidden_size, eps=config.norm_eps)
+
+    def forward(self, patches: Tensor, layout: PackedLayout, longest: int) -> Tensor:
+        """`patches` is `[rows, patch_width]` of any float type; the result `[rows, hidden_size]`, unspecified in the
+        padding."""
+        hidden = self.patch_embedding(patches.to(self.patch_embedding.weight.dtype))
+        hidden = hidden + self.position(layout.patch_grid)
+        for layer in self.layers:
+            hidden = layer(hidden, layout.bounds, longest)
+        return self.norm(hidden)
+
+
+class Projector(nn.Module):
+    """Blocks of patches → image tokens of the language model's width."""
+
+    def __init__(self, config: ProjectorConfig, vision_width: int, language_width: int) -> None:
+        super().__init__()
+        block_width = vision_width * config.downsample_factor**2
+        self.norm = nn.LayerNorm(block_width) if config.use_layernorm else None
+        self.linear_1 = nn.Linear(block_width, config.hidden_size, bias=config.bias)
+        self.linear_2 = nn.Linear(config.hidden_size, language_width, bias=config.bias)
+        self.activation = ACT2FN[config.activation]
+
+    def forward_with_gather_idx(self, hidden: Tensor, gather_index: Tensor) -> Tensor:
+        """Gather the patch rows of each block from `hidden` `[rows, width]`, side by side, and project them.
+
+        `gather_index` is `[tokens * factor**2]`; the order inside a block is (0,0), (0,1), (1,0), (1,1).
+        """
+        blocks = hidden.index_select(0, gather_index).view(-1, self.linear_1.in_features)
+        return self.forward_from_unshuffled(blocks)
+
+    def forward_from_unshuffled(self, blocks: Tensor) -> Tensor:
+        """Project `[tokens, factor**2 * width]` to `[tokens, language_width]`."""
+        if self.norm is not None:
+            blocks = self.norm(blocks)
+        return self.linear_2(self.activation(self.linear_1(blocks)))
+
+
+class ImageEncoder(nn.Module):
+    """Tower and projector: packed patches and tile shapes → image features."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.tower = VisionTower(config.vision)
+        self.projector = Projector(config.projector, config.vision.hidden_size, config.language.hidden_size)
+        self.downsample_factor = config.projector.downsample_factor
+        self.longest_tile_patches = config.images.longest_tile_patches
+
+    def forward(self, patches: Tensor, tile_shapes: Tensor) -> Tensor:
+        """Return the features `[rows / factor**2, language_width]`; rows of no tile are zeros.
+
+        `patches` is `[rows, patch_width]`, tiles packed in order; `tile_shapes` is `[slots, 2]` integers on the same
+        device. All that depends on the shapes is computed on the device, so a graph captured here replays with other
+        shapes.
+        """
+        layout = packed_layout(tile_shapes, patches.shape[0], self.downsample_factor)
+        hidden = self.tower(patches, layout, self.longest_tile_patches)
+        features = self.projector.forward_with_gather_idx(hidden, layout.gather_index)
+        return features.masked_fill(~layout.token_mask, 0)

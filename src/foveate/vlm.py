@@ -1,0 +1,112 @@
+"""The vision-language model as people use it: pictures and questions in, answers out."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from foveate.config import SamplingParams
+from foveate.engine.answer import Answer
+from foveate.engine.clock import StageClock
+from foveate.engine.generation import Generation
+from foveate.errors import ConfigurationError, PromptError
+from foveate.images import ImageSource
+from foveate.models.lfm2_vl.model import Lfm2VlModel
+from foveate.models.lfm2_vl.processing import Processor, Prompt
+
+Message = dict[str, Any]
+Conversation = Sequence[Message]
+"""Messages `{"role": …, "content": …}`; the content is a text, or a list of `{"type": "text", "text": …}` and
+`{"type": "image", "image": path, bytes, PIL image or uint8 array}` in the order in which they are to be read."""
+
+DEFAULT_PROMPT = "Describe this picture."
+
+
+class AnswerStream:
+    """An answer as it comes: iterate to get its pieces of text, which are never half a character."""
+
+    def __init__(self, generation: Generation, clock: StageClock) -> None:
+        self._generation, self._clock = generation, clock
+        self._pieces = iter(generation)
+        self._answer: Answer | None = None
+
+    def __iter__(self) -> Iterator[str]:
+        for piece in self._pieces:
+            if piece.text:
+                yield piece.text
+
+    @property
+    def answer(self) -> Answer:
+        """The whole answer; runs the rest of it if the pieces were not all read."""
+        for _ in self._pieces:
+            pass
+        if self._answer is None:
+            self._answer = self._generation.sequences[0].answer(self._clock.milliseconds)
+        return self._answer
+
+
+class VLM:
+    """A loaded model; `foveate.load` makes it."""
+
+    def __init__(self, model: Lfm2VlModel, processor: Processor) -> None:
+        self.model = model
+        self.processor = processor
+
+    def describe(
+        self, *pictures: ImageSource, prompt: str = DEFAULT_PROMPT, sampling: SamplingParams | None = None
+    ) -> Answer:
+        """Answer `prompt` about one or more pictures.
+
+        Raises ImageError on a picture that cannot be used and PromptError on a prompt that is too long.
+        """
+        return self.chat([question(pictures, prompt)], sampling)
+
+    def chat(self, messages: Conversation, sampling: SamplingParams | None = None) -> Answer:
+        """Answer a conversation of any number of turns and pictures."""
+        return self.stream(messages, sampling).answer
+
+    def stream(self, messages: Conversation, sampling: SamplingParams | None = None) -> AnswerStream:
+        """Like `chat`, but the answer comes in pieces. Pictures and prompt are checked before this returns."""
+        clock = StageClock(self.model.device)
+        prompt = self._prompt(messages, clock)
+        params = sampling or SamplingParams()
+        return AnswerStream(Generation(self.model, self.processor, [prompt], [params], clock), clock)
+
+    def generate(
+        self, conversations: Sequence[Conversation], sampling: SamplingParams | Sequence[SamplingParams] | None = None
+    ) -> list[Answer]:
+        """Answer several conversations in one batch; each answer is the one it would get alone.
+
+        `sampling` is one for all or one for each. Low-precision types may round differently by batch size.
+        """
+        params = _one_each(sampling, len(conversations))
+        if not conversations:
+            return []
+        clock = StageClock(self.model.device)
+        prompts = [self._prompt(messages, clock) for messages in conversations]
+        generation = Generation(self.model, self.processor, prompts, params, clock)
+        for _ in generation:
+            pass
+        return [sequence.answer(clock.milliseconds) for sequence in generation.sequences]
+
+    def _prompt(self, messages: Conversation, clock: StageClock) -> Prompt:
+        if isinstance(messages, str) or not all(isinstance(message, dict) for message in messages):
+            raise PromptError("a conversation is a list of messages {'role': …, 'content': …}; see also describe()")
+        with clock.host("decode_images"):
+            images = self.processor.load_images(messages)
+        with clock.host("pixels"):
+            patches = self.processor.patches(images)
+        with clock.host("prompt"):
+            return self.processor.encode(messages, patches)
+
+
+def question(pictures: Sequence[ImageSource], prompt: str) -> Message:
+    """Return a user's message that shows `pictures` and then asks `prompt`."""
+    images = [{"type": "image", "image": picture} for picture in pictures]
+    return {"role": "user", "content": [*images, {"type": "text", "text": prompt}]}
+
+
+def _one_each(sampling: SamplingParams | Sequence[SamplingParams] | None, count: int) -> list[SamplingParams]:
+    if sampling is None or isinstance(sampling, SamplingParams):
+        return [sampling or SamplingParams()] * count
+    if len(sampling) != count:
+        raise ConfigurationError(f"sampling has {len(sampling)} entries for {count} conversations; give 1 or {count}")
+    return list(sampling)
