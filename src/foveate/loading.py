@@ -2,18 +2,26 @@
 
 import os
 import re
+from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import torch
 from huggingface_hub import snapshot_download
 from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
+from foveate.engine.encoding import EagerImageEncoder, ImageFeatureEncoder
 from foveate.errors import CheckpointError, ConfigurationError, DeviceError
 from foveate.images import ImageLimits
 from foveate.models.lfm2_vl.config import read_model_config
-from foveate.models.lfm2_vl.model import Progress, load_model
+from foveate.models.lfm2_vl.model import Lfm2VlModel, Progress, load_model
 from foveate.models.lfm2_vl.processing import Processor
 from foveate.vlm import VLM
+
+if TYPE_CHECKING:
+    from foveate.graphs import EncoderGraphSettings
+
+CompilationConfig = Mapping[str, Any] | str | None
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 _HUB_FILES = ["*.json", "*.jinja", "*.safetensors"]
@@ -24,25 +32,53 @@ def load(
     *,
     device: str = "auto",
     dtype: str = "auto",
+    compilation_config: CompilationConfig = None,
     limits: ImageLimits | None = None,
     progress: Progress | None = None,
 ) -> VLM:
     """Load an LFM2-VL checkpoint.
 
-    `path_or_hub_id`: a folder, or a name such as `LiquidAI/LFM2.5-VL-1.6B`, which is downloaded once.
-    `device`: `auto` (CUDA where there is one), `cpu`, `cuda` or `cuda:N`.
-    `dtype`: `auto` (the checkpoint's own on CUDA, float32 on a CPU), `float32`, `bfloat16` or `float16`.
-    `limits`: bounds on the pictures it will accept.
-    `progress`: called with the number of tensors loaded and in all.
+    `path_or_hub_id`: a folder, or a name such as `LiquidAI/LFM2.5-VL-1.6B`, which is downloaded once. `device`:
+    `auto` (CUDA where there is one), `cpu`, `cuda` or `cuda:N`. `dtype`: `auto` (the checkpoint's own on CUDA,
+    float32 on a CPU), `float32`, `bfloat16` or `float16`. `compilation_config`: the encoder graphs' switches (see
+    `foveate.graphs.EncoderGraphSettings`), as an object or its JSON text; by default graphs are captured where CUDA
+    is, at budgets that fit the model. `limits`: bounds on the pictures it will accept. `progress`: called with the
+    number of tensors loaded and in all.
 
     Raises CheckpointError, DeviceError or ConfigurationError, each saying what to change.
     """
     chosen = choose_device(device)
+    settings = parse_compilation_config(compilation_config)
     folder = find_folder(path_or_hub_id)
     config = read_model_config(folder)
     processor = Processor(config, folder, limits)
     model = load_model(folder, device=chosen, dtype=choose_dtype(dtype, chosen, config.dtype), progress=progress)
-    return VLM(model, processor)
+    return VLM(model, processor, choose_encoder(model, settings))
+
+
+def choose_encoder(
+    model: Lfm2VlModel, settings: "EncoderGraphSettings | None", progress: Progress | None = None
+) -> ImageFeatureEncoder:
+    """Capture the encoder graphs of a model when `settings` or, by default, its device ask for them; else run
+    eagerly."""
+    wanted = settings.cudagraph_mm_encoder if settings else False
+    if settings is None or not (model.device.type == "cuda" if wanted is None else wanted):
+        return EagerImageEncoder(model.encoder)
+    from foveate.engine.graph_encoding import capture_encoder
+
+    return capture_encoder(model, settings, progress=progress)
+
+
+def parse_compilation_config(compilation_config: CompilationConfig) -> "EncoderGraphSettings | None":
+    """Read the encoder graphs' switches; None where the graph runtime has been taken out and nothing was asked of it."""
+    # Imported here: the eager path must work where the graph runtime has been taken out.
+    try:
+        from foveate.graphs import parse_settings
+    except ModuleNotFoundError:
+        if compilation_config is None:
+            return None
+        raise
+    return parse_settings(compilation_config)
 
 
 def choose_device(name: str) -> torch.device:

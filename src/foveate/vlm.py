@@ -6,6 +6,7 @@ from typing import Any
 from foveate.config import SamplingParams
 from foveate.engine.answer import Answer
 from foveate.engine.clock import StageClock
+from foveate.engine.encoding import EagerImageEncoder, ImageFeatureEncoder
 from foveate.engine.generation import Generation
 from foveate.errors import ConfigurationError, PromptError
 from foveate.images import ImageSource
@@ -23,8 +24,8 @@ DEFAULT_PROMPT = "Describe this picture."
 class AnswerStream:
     """An answer as it comes: iterate to get its pieces of text, which are never half a character."""
 
-    def __init__(self, generation: Generation, clock: StageClock) -> None:
-        self._generation, self._clock = generation, clock
+    def __init__(self, generation: Generation) -> None:
+        self._generation = generation
         self._pieces = iter(generation)
         self._answer: Answer | None = None
 
@@ -39,16 +40,17 @@ class AnswerStream:
         for _ in self._pieces:
             pass
         if self._answer is None:
-            self._answer = self._generation.sequences[0].answer(self._clock.milliseconds)
+            self._answer = self._generation.answers()[0]
         return self._answer
 
 
 class VLM:
     """A loaded model; `foveate.load` makes it."""
 
-    def __init__(self, model: Lfm2VlModel, processor: Processor) -> None:
+    def __init__(self, model: Lfm2VlModel, processor: Processor, encoder: ImageFeatureEncoder | None = None) -> None:
         self.model = model
         self.processor = processor
+        self.encoder = encoder or EagerImageEncoder(model.encoder)
 
     def describe(
         self, *pictures: ImageSource, prompt: str = DEFAULT_PROMPT, sampling: SamplingParams | None = None
@@ -68,7 +70,7 @@ class VLM:
         clock = StageClock(self.model.device)
         prompt = self._prompt(messages, clock)
         params = sampling or SamplingParams()
-        return AnswerStream(Generation(self.model, self.processor, [prompt], [params], clock), clock)
+        return AnswerStream(self._generation([prompt], [params], clock))
 
     def generate(
         self, conversations: Sequence[Conversation], sampling: SamplingParams | Sequence[SamplingParams] | None = None
@@ -82,10 +84,13 @@ class VLM:
             return []
         clock = StageClock(self.model.device)
         prompts = [self._prompt(messages, clock) for messages in conversations]
-        generation = Generation(self.model, self.processor, prompts, params, clock)
+        generation = self._generation(prompts, params, clock)
         for _ in generation:
             pass
-        return [sequence.answer(clock.milliseconds) for sequence in generation.sequences]
+        return generation.answers()
+
+    def _generation(self, prompts: Sequence[Prompt], params: Sequence[SamplingParams], clock: StageClock) -> Generation:
+        return Generation(self.model, self.processor, self.encoder, prompts, params, clock)
 
     def _prompt(self, messages: Conversation, clock: StageClock) -> Prompt:
         if isinstance(messages, str) or not all(isinstance(message, dict) for message in messages):

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from foveate.engine.encoding import EncoderReport
+
 FinishReason = Literal["stop", "length"]
 
 
@@ -21,6 +23,8 @@ class Answer:
     """`stop`: a stop token or a stop text came; `length`: `max_tokens` was reached."""
     stages_ms: Mapping[str, float]
     """Milliseconds of each stage; answers generated together share the stages they ran in."""
+    encoder: EncoderReport | None = None
+    """What the image encoder ran; None when there were no pictures."""
 
     @property
     def completion_tokens(self) -> int:

@@ -8,11 +8,14 @@ import torch
 from torch import Tensor
 
 from foveate.config import SamplingParams
+from foveate.engine.answer import Answer
 from foveate.engine.caches import PAGE_TOKENS, CachePool
 from foveate.engine.clock import StageClock
+from foveate.engine.encoding import EncoderReport, ImageFeatureEncoder
 from foveate.engine.sampler import Sampler
 from foveate.engine.sequence import Sequence
 from foveate.errors import PromptError
+from foveate.models.lfm2_vl.image_batch import ImageBatch
 from foveate.models.lfm2_vl.model import Lfm2VlModel
 from foveate.models.lfm2_vl.processing import Processor, Prompt
 
@@ -34,13 +37,15 @@ class Generation:
         self,
         model: Lfm2VlModel,
         processor: Processor,
+        encoder: ImageFeatureEncoder,
         prompts: Items[Prompt],
         params: Items[SamplingParams],
         clock: StageClock,
     ) -> None:
         check_lengths(model, prompts, params)
-        self._model, self._clock = model, clock
+        self._model, self._encoder, self._clock = model, encoder, clock
         self._pool = _pool(model, prompts, params)
+        self.encoder_report: EncoderReport | None = None
         self.sequences = [
             Sequence(
                 prompt,
@@ -55,11 +60,24 @@ class Generation:
 
     @torch.inference_mode()
     def _prefill(self) -> Tensor:
-        features = encode_images(self._model, [sequence.prompt for sequence in self.sequences], self._clock)
+        features = self._encode_images()
         with self._clock.device("prefill"):
             prompts = [sequence.prompt.token_ids for sequence in self.sequences]
             embeddings = [self._model.embed(ids, rows) for ids, rows in zip(prompts, features, strict=True)]
             return self._run(torch.cat(embeddings), self.sequences, [len(ids) for ids in prompts])
+
+    def _encode_images(self) -> list[Tensor | None]:
+        """Encode the pictures of all prompts in one call; returns each prompt's features, or None where it has no
+        picture."""
+        images = [image for sequence in self.sequences for image in sequence.prompt.images]
+        if not images:
+            return [None] * len(self.sequences)
+        with self._clock.device("encode"):
+            encoded = self._encoder.encode(ImageBatch.of(images))
+        self.encoder_report = encoded.report
+        rest = iter(encoded.features)
+        own = [[next(rest) for _ in sequence.prompt.images] for sequence in self.sequences]
+        return [torch.cat(features) if features else None for features in own]
 
     @torch.inference_mode()
     def _decode(self, sequences: list[Sequence]) -> Tensor:
@@ -71,6 +89,11 @@ class Generation:
         batch = self._pool.append([(each.memory, new) for each, new in zip(sequences, lengths, strict=True)])
         hidden = self._model.language(embeddings, batch, self._pool.tensors)
         return self._model.language.logits(hidden[batch.last_tokens.to(hidden.device)])
+
+    def answers(self) -> list[Answer]:
+        """Return the finished answers."""
+        stages_ms = self._clock.milliseconds()
+        return [sequence.answer(stages_ms, self.encoder_report) for sequence in self.sequences]
 
     def __iter__(self) -> Iterator[Piece]:
         running = self.sequences
@@ -84,22 +107,6 @@ class Generation:
             if not running:
                 return
             logits = self._decode(running)
-
-
-@torch.inference_mode()
-def encode_images(model: Lfm2VlModel, prompts: Items[Prompt], clock: StageClock) -> list[Tensor | None]:
-    """Encode the pictures of all prompts in one call; returns each prompt's features `[image tokens, hidden_size]`,
-    or None."""
-    images = [image for prompt in prompts for image in prompt.images]
-    if not images:
-        return [None] * len(prompts)
-    with clock.device("encode"):
-        patches = torch.cat([image.patches for image in images]).to(model.device)
-        shapes = torch.tensor([[tile.rows, tile.columns] for image in images for tile in image.tiles])
-        features = model.encoder(patches, shapes.to(model.device))
-    factor = model.config.projector.downsample_factor
-    counts = [sum(tile.num_tokens(factor) for image in prompt.images for tile in image.tiles) for prompt in prompts]
-    return [part if part.shape[0] else None for part in features.split(counts)]
 
 
 def check_lengths(model: Lfm2VlModel, prompts: Items[Prompt], params: Items[SamplingParams]) -> None:

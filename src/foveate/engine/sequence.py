@@ -1,10 +1,11 @@
 """One answer in the making."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection, Mapping
 
 from foveate.config import SamplingParams
 from foveate.engine.answer import Answer, FinishReason
 from foveate.engine.caches import SequenceMemory
+from foveate.engine.encoding import EncoderReport
 from foveate.engine.sampler import Sampler
 from foveate.engine.text import Decode, TextStream
 from foveate.models.lfm2_vl.processing import Prompt
@@ -59,12 +60,13 @@ class Sequence:
         self._pieces.append(piece)
         return piece
 
-    def answer(self, stages_ms: Callable[[], dict[str, float]]) -> Answer:
+    def answer(self, stages_ms: Mapping[str, float], encoder: EncoderReport | None) -> Answer:
         """Return the finished answer."""
         return Answer(
             text=self.text,
             token_ids=tuple(self.token_ids),
             prompt_tokens=len(self.prompt.token_ids),
             finish_reason=self.finish_reason or "length",
-            stages_ms=stages_ms(),
+            stages_ms=stages_ms,
+            encoder=encoder,
         )

@@ -6,11 +6,14 @@
 """
 
 import json
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Literal
 
+from huggingface_hub.errors import StrictDataclassError
 from transformers import Lfm2VlConfig as ReferenceConfig
+from transformers.activations import ACT2FN
 
 from foveate.errors import CheckpointError
 from foveate.models.json_files import read_json, read_optional_json
@@ -18,6 +21,7 @@ from foveate.models.lfm2_vl.image_settings import ImageSettings, read_image_sett
 
 LayerKind = Literal["conv", "full_attention"]
 MODEL_TYPES = ("lfm2_vl", "lfm2-vl")
+_MOST = 2**31  # no side of a tensor comes near it, so a number beyond is a slip
 
 
 @dataclass(frozen=True)
@@ -131,19 +135,24 @@ def read_model_config(folder: Path) -> ModelConfig:
             f"{folder / 'config.json'}: model_type is {model_type!r}; Foveate runs {' and '.join(MODEL_TYPES)}"
         )
     reference = reference_config(raw, folder)
-    vision = _vision(reference.vision_config, raw.get("vision_feature_layer", -1))
-    projector = _projector(reference)
-    config = ModelConfig(
-        vision=vision,
-        projector=projector,
+    try:
+        config = _model_config(raw, reference, folder)
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        raise CheckpointError(f"{folder / 'config.json'}: a value is of a wrong type or size: {error}") from error
+    _check(config, folder)
+    return config
+
+
+def _model_config(raw: dict[str, Any], reference: Any, folder: Path) -> ModelConfig:
+    return ModelConfig(
+        vision=_vision(reference.vision_config, raw.get("vision_feature_layer", -1)),
+        projector=_projector(reference),
         language=_language(reference.text_config, bool(reference.tie_word_embeddings)),
         images=read_image_settings(folder, raw),
         image_token_id=int(raw.get("image_token_id", raw.get("image_token_index", reference.image_token_id))),
         stop_token_ids=_stop_tokens(folder, reference),
         dtype=str(raw.get("dtype") or raw.get("torch_dtype") or raw.get("text_config", {}).get("dtype") or "float32"),
     )
-    _check(config, folder)
-    return config
 
 
 def reference_config(raw: dict[str, Any], folder: Path) -> ReferenceConfig:
@@ -153,7 +162,7 @@ def reference_config(raw: dict[str, Any], folder: Path) -> ReferenceConfig:
         known.setdefault("image_token_id", known.pop("image_token_index"))
     try:
         config = ReferenceConfig(**json.loads(json.dumps(known)))
-    except (TypeError, ValueError, KeyError, AttributeError) as error:
+    except (ArithmeticError, AttributeError, LookupError, StrictDataclassError, TypeError, ValueError) as error:
         raise CheckpointError(f"{folder / 'config.json'}: transformers does not accept it: {error}") from error
     for part, expected in ((config.vision_config, "siglip2_vision_model"), (config.text_config, "lfm2")):
         if part.model_type != expected:
@@ -167,7 +176,7 @@ def _vision(raw: Any, feature_layer: int) -> VisionConfig:
         raise CheckpointError(f"vision_config.num_patches is {raw.num_patches}; it must be a square number")
     layers = raw.num_hidden_layers
     used = feature_layer if feature_layer >= 0 else layers + 1 + feature_layer
-    if not 0 < used <= layers:
+    if type(used) is not int or not 0 < used <= layers:
         raise CheckpointError(
             f"vision_feature_layer is {feature_layer}, with {layers} vision layers none would be left"
         )
@@ -235,11 +244,16 @@ def _stop_tokens(folder: Path, reference: Any) -> frozenset[int]:
     value = read_optional_json(folder / "generation_config.json").get("eos_token_id")
     if value is None:
         value = reference.text_config.eos_token_id
-    return frozenset(value if isinstance(value, list) else [value] if value is not None else [])
+    ids = value if isinstance(value, list) else [value] if value is not None else []
+    if not all(isinstance(token, int) for token in ids):
+        raise CheckpointError(f"{folder / 'generation_config.json'}: eos_token_id is {value!r}; give one id or several")
+    return frozenset(ids)
 
 
 def _check(config: ModelConfig, folder: Path) -> None:
     vision, language = config.vision, config.language
+    for section, part in (("vision_config", vision), ("projector", config.projector), ("text_config", language)):
+        _check_values(f"{folder / 'config.json'}: {section}", part)
     for name, size, heads in (
         ("vision_config.hidden_size", vision.hidden_size, vision.num_heads),
         ("text_config.num_attention_heads", language.num_heads, language.num_key_value_heads),
@@ -261,3 +275,14 @@ def _check(config: ModelConfig, folder: Path) -> None:
         raise CheckpointError(
             f"{folder}: the processor files and config.json differ in patch size or downsample factor"
         )
+
+
+def _check_values(where: str, part: Any) -> None:
+    for field in fields(part):
+        value = getattr(part, field.name)
+        if type(value) is int and not 1 <= value < _MOST:
+            raise CheckpointError(f"{where}: {field.name} is {value}; it must be at least 1 and below {_MOST}")
+        if type(value) is float and not 0 <= value < math.inf:
+            raise CheckpointError(f"{where}: {field.name} is {value}; it must be at least 0, and finite")
+        if field.name == "activation" and value not in ACT2FN:
+            raise CheckpointError(f"{where}: {value!r} is no activation that transformers knows")

@@ -5,6 +5,7 @@ Two layouts are in use: `processor_config.json` with the settings under `image_p
 class default: they differ in `min_tiles`, `use_thumbnail` and `resample`.
 """
 
+import math
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -53,9 +54,10 @@ class ImageSettings:
     """Whether start, end, tile and thumbnail markers stand around the placeholders."""
 
     def __post_init__(self) -> None:
-        block = self.patch_size * self.downsample_factor
-        if block < 1 or self.tile_size % block:
-            raise CheckpointError(f"tile_size is {self.tile_size}; it must be a multiple of {block} pixels")
+        self._check_types()
+        self._check_positive()
+        if self.tile_size % self.block_pixels:
+            raise CheckpointError(f"tile_size is {self.tile_size}; it must be a multiple of {self.block_pixels} pixels")
         if not 1 <= self.min_tiles <= self.max_tiles:
             raise CheckpointError(
                 f"min_tiles is {self.min_tiles}, max_tiles {self.max_tiles}; 1 <= min <= max must hold"
@@ -69,6 +71,27 @@ class ImageSettings:
             raise CheckpointError(
                 f"resample is {self.resample}; Foveate resizes with 0 nearest, 2 bilinear or 3 bicubic"
             )
+
+    def _check_types(self) -> None:
+        for field in fields(self):
+            value, usual = getattr(self, field.name), field.default
+            if not _is_like(value, usual):
+                raise CheckpointError(
+                    f"{field.name} of the image settings is {value!r}; it must be of the kind of {usual!r}"
+                )
+
+    def _check_positive(self) -> None:
+        for name in (
+            "patch_size",
+            "downsample_factor",
+            "tile_size",
+            "max_pixels_tolerance",
+            "rescale_factor",
+            "image_std",
+        ):
+            value = getattr(self, name)
+            if min(value if isinstance(value, tuple) else (value,)) <= 0:
+                raise CheckpointError(f"{name} is {value}; it must be above 0")
 
     @property
     def block_pixels(self) -> int:
@@ -101,5 +124,14 @@ def read_image_settings(folder: Path, model_config: dict[str, Any]) -> ImageSett
             values[field.name] = tuple(found[-1]) if isinstance(found[-1], list) else found[-1]
     try:
         return ImageSettings(**values)
-    except TypeError as error:
-        raise CheckpointError(f"{folder}: the processor files hold a value of a wrong type: {error}") from error
+    except CheckpointError as error:
+        raise CheckpointError(f"{folder}: in its processor files or config.json, {error}") from error
+
+
+def _is_like(value: Any, usual: Any) -> bool:
+    """Whether a value from a file is of the type of `usual`; a whole number does where a number is wanted."""
+    if isinstance(usual, tuple):
+        return isinstance(value, tuple) and len(value) == len(usual) and all(map(_is_like, value, usual))
+    if isinstance(usual, float):
+        return type(value) in (int, float) and math.isfinite(value)
+    return type(value) is type(usual)

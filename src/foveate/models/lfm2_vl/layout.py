@@ -55,7 +55,7 @@ def _patch_grid(shapes: Tensor, bounds: Tensor, num_rows: int) -> Tensor:
     rows, columns = shapes[slot].unbind(-1)
     width = columns.clamp(min=1)
     grid = torch.stack([index // width, index % width, rows, columns], -1)
-    only_patch = grid.new_tensor([0, 0, 1, 1])
+    only_patch = torch.arange(4, device=grid.device) // 2  # (0, 0, 1, 1), made on the device: a capture copies nothing
     return torch.where(is_real[:, None], grid, only_patch).to(torch.float32)
 
 

@@ -9,7 +9,9 @@ from torch import Tensor, nn
 from transformers.activations import ACT2FN
 
 from foveate.kernels.attention import attention
+from foveate.kernels.linear import linear_gelu_tanh
 from foveate.models.lfm2_vl.config import ModelConfig, ProjectorConfig, VisionConfig
+from foveate.models.lfm2_vl.image_batch import ImageBatch
 from foveate.models.lfm2_vl.layout import PackedLayout, packed_layout
 
 
@@ -51,14 +53,19 @@ class VisionLayer(nn.Module):
         self.mlp_norm = nn.LayerNorm(width, eps=config.norm_eps)
         self.fc1 = nn.Linear(width, config.intermediate_size)
         self.fc2 = nn.Linear(config.intermediate_size, width)
-        self.activation = ACT2FN[config.activation]
+        self.activation = None if config.activation == "gelu_pytorch_tanh" else ACT2FN[config.activation]
 
     def forward(self, hidden: Tensor, bounds: Tensor, longest: int) -> Tensor:
         """`hidden` is `[rows, width]`, `bounds` `[slots + 1]` int32, `longest` the most patches a tile can have."""
         qkv = self.qkv(self.attention_norm(hidden)).unflatten(-1, (3, self.num_heads, self.head_size))
         mixed = attention(qkv[:, 0], qkv[:, 1], qkv[:, 2], bounds, longest)
         hidden = hidden + self.out(mixed)
-        return hidden + self.fc2(self.activation(self.fc1(self.mlp_norm(hidden))))
+        return hidden + self.fc2(self._inner(self.mlp_norm(hidden)))
+
+    def _inner(self, rows: Tensor) -> Tensor:
+        if self.activation is None:
+            return linear_gelu_tanh(rows, self.fc1.weight, self.fc1.bias)
+        return self.activation(self.fc1(rows))
 
 
 class VisionTower(nn.Module):
@@ -128,3 +135,8 @@ class ImageEncoder(nn.Module):
         hidden = self.tower(patches, layout, self.longest_tile_patches)
         features = self.projector.forward_with_gather_idx(hidden, layout.gather_index)
         return features.masked_fill(~layout.token_mask, 0)
+
+    def encode(self, batch: ImageBatch) -> Tensor:
+        """Return the features `[image tokens, language_width]` of a batch, tiles in order, without padding."""
+        device = self.tower.patch_embedding.weight.device
+        return self(batch.patches.to(device), batch.tile_shapes().to(device))

@@ -1,0 +1,60 @@
+"""Pictures → image features, eagerly or on captured graphs; the rest of the engine does not see the difference."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from torch import Tensor
+
+from foveate.models.lfm2_vl.image_batch import ImageBatch
+from foveate.models.lfm2_vl.vision import ImageEncoder
+
+
+@dataclass(frozen=True)
+class EncoderReport:
+    """What the encoder ran for a batch."""
+
+    mode: str
+    """`eager`, or the graph backend: `cuda_graph`, or `eager_buffers` where the same plans run without CUDA."""
+    real_tokens: int
+    """Image tokens that belong to a picture."""
+    replays: tuple[int, ...] = ()
+    """Token budgets of the graphs replayed, in order."""
+    padded_tokens: int = 0
+    """Rows of those replays that belong to no picture."""
+    eager_runs: Mapping[str, int] = field(default_factory=dict)
+    """Runs outside of graphs, by reason."""
+
+
+@dataclass(frozen=True)
+class EncodedImages:
+    """Features of a batch."""
+
+    features: list[Tensor]
+    """For each picture `[image tokens, hidden_size]`."""
+    report: EncoderReport
+
+
+class ImageFeatureEncoder(Protocol):
+    """Whatever encodes pictures."""
+
+    def encode(self, batch: ImageBatch) -> EncodedImages:
+        """Encode a batch of at least one picture on the current stream."""
+
+
+class EagerImageEncoder:
+    """Launches the kernels one by one, on exactly the rows there are. Works with `foveate.graphs` deleted."""
+
+    def __init__(self, encoder: ImageEncoder) -> None:
+        self._encoder = encoder
+
+    def encode(self, batch: ImageBatch) -> EncodedImages:
+        """Encode a batch."""
+        rows = self._encoder.encode(batch)
+        factor = self._encoder.downsample_factor
+        tokens = [tile.num_tokens(factor) for tile in batch.tiles]
+        counts, first = [], 0
+        for tiles in batch.tiles_per_image:
+            counts.append(sum(tokens[first : first + tiles]))
+            first += tiles
+        return EncodedImages(list(rows.split(counts)), EncoderReport("eager", sum(tokens)))

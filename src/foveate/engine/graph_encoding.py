@@ -1,0 +1,42 @@
+"""Pictures → image features on captured graphs."""
+
+import torch
+
+from foveate.engine.encoding import EncodedImages, EncoderReport
+from foveate.graphs import EncoderCudaGraphManager, EncoderGraphSettings, Plan
+from foveate.graphs.manager import Progress
+from foveate.models.lfm2_vl.encoder_graphs import Lfm2VlEncoderGraphs
+from foveate.models.lfm2_vl.image_batch import ImageBatch
+from foveate.models.lfm2_vl.model import Lfm2VlModel
+
+
+class GraphImageEncoder:
+    """Runs every batch by the manager's plan."""
+
+    def __init__(self, manager: EncoderCudaGraphManager[ImageBatch]) -> None:
+        self.manager = manager
+
+    def encode(self, batch: ImageBatch) -> EncodedImages:
+        """Encode a batch."""
+        plan = self.manager.plan(batch)
+        return EncodedImages(self.manager.execute(batch, plan=plan), self._report(plan))
+
+    def _report(self, plan: Plan) -> EncoderReport:
+        reasons = [run.reason or "unknown" for run in plan.eager_runs]
+        return EncoderReport(
+            mode="cuda_graph" if self.manager.backend_name == "cuda_graph" else "eager_buffers",
+            real_tokens=sum(run.tokens for run in plan.runs),
+            replays=tuple(run.budget for run in plan.replays if run.budget is not None),
+            padded_tokens=sum(run.padded_tokens for run in plan.replays),
+            eager_runs={reason: reasons.count(reason) for reason in dict.fromkeys(reasons)},
+        )
+
+
+def capture_encoder(
+    model: Lfm2VlModel, settings: EncoderGraphSettings, *, strict: bool = False, progress: Progress | None = None
+) -> GraphImageEncoder:
+    """Capture and check the encoder graphs of a model; raises ConfigurationError when `settings` do not fit it."""
+    graphs = Lfm2VlEncoderGraphs(model.encoder, model.config)
+    manager = EncoderCudaGraphManager(graphs, torch.device(model.device), settings, strict=strict)
+    manager.capture(progress)
+    return GraphImageEncoder(manager)

@@ -1,0 +1,56 @@
+"""Which graphs there are: token budgets and what else fits into each."""
+
+from foveate.errors import ConfigurationError
+from foveate.graphs.protocol import BudgetRange, GraphCapacity
+from foveate.graphs.settings import EncoderGraphSettings
+
+MOST_AUTOMATIC_BUDGETS = 24
+FINENESS = 8
+"""Automatic budgets grow by a doubled spacing once they are this many spacings large."""
+LARGEST_MULTIPLE = 8
+"""A budget of one's own may be this many times the model's largest item."""
+
+
+def automatic_budgets(span: BudgetRange) -> tuple[int, ...]:
+    """Return budgets from the smallest tile to the largest item, an eighth apart at most where tiles allow it.
+
+    They are multiples of the smallest tile, then of twice and four times that, up to a full tile: few rows are
+    padding at any size.
+    """
+    budgets, spacing = [span.smallest], span.smallest
+    while budgets[-1] < span.largest:
+        if 2 * spacing <= span.step and budgets[-1] >= FINENESS * spacing:
+            spacing *= 2
+        budgets.append(min(budgets[-1] + spacing, span.largest))
+    while len(budgets) > MOST_AUTOMATIC_BUDGETS:
+        budgets = budgets[::-2][::-1]
+    return tuple(budgets)
+
+
+def graph_capacities(settings: EncoderGraphSettings, span: BudgetRange, max_frames: int) -> tuple[GraphCapacity, ...]:
+    """Return the capacity of every graph, smallest first; raises ConfigurationError on a setting out of bounds."""
+    budgets = settings.encoder_cudagraph_token_budgets or automatic_budgets(span)
+    limit = LARGEST_MULTIPLE * span.largest
+    for budget in budgets:
+        if not span.smallest <= budget <= limit:
+            raise ConfigurationError(
+                f"encoder_cudagraph_token_budgets holds {budget}; here budgets go from {span.smallest} to {limit}"
+            )
+    frames = settings.encoder_cudagraph_max_frames_per_batch or 0
+    if frames > max_frames:
+        raise ConfigurationError(
+            f"encoder_cudagraph_max_frames_per_batch is {frames}; this model takes at most {max_frames} video frames"
+        )
+    most_items = budgets[-1] // span.smallest
+    items = settings.encoder_cudagraph_max_vision_items_per_batch or most_items
+    if items > most_items:
+        raise ConfigurationError(
+            f"encoder_cudagraph_max_vision_items_per_batch is {items}; the largest budget, {budgets[-1]} tokens, holds"
+            f" at most {most_items} images of {span.smallest} tokens"
+        )
+    return tuple(_capacity(budget, span, items, frames) for budget in budgets)
+
+
+def _capacity(budget: int, span: BudgetRange, items: int, frames: int) -> GraphCapacity:
+    tiles = budget // span.smallest
+    return GraphCapacity(tokens=budget, tiles=tiles, items=min(items, tiles), frames=frames)

@@ -1,0 +1,72 @@
+"""The switches of the encoder graphs, under the names that vLLM gave them."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from foveate.errors import ConfigurationError
+
+MOST_BUDGETS = 64
+"""More graphs than this is a mistake: each costs memory and start-up time."""
+
+
+@dataclass(frozen=True)
+class EncoderGraphSettings:
+    """What `compilation_config` may hold. None means automatic. Raises ConfigurationError on a wrong value."""
+
+    cudagraph_mm_encoder: bool | None = None
+    """Whether the encoder runs as graphs; automatic is yes where CUDA is."""
+    encoder_cudagraph_token_budgets: tuple[int, ...] | None = None
+    """Output tokens of each graph; automatic fits the model's tiles."""
+    encoder_cudagraph_max_vision_items_per_batch: int | None = None
+    """Most items with tiles in one replay; automatic is as many as there are tile slots."""
+    encoder_cudagraph_max_frames_per_batch: int | None = None
+    """Most video frames in one replay; models without video take 0."""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.cudagraph_mm_encoder, bool | None):
+            raise ConfigurationError(f"cudagraph_mm_encoder is {self.cudagraph_mm_encoder!r}; give true or false")
+        object.__setattr__(self, "encoder_cudagraph_token_budgets", _budgets(self.encoder_cudagraph_token_budgets))
+        _check_count(
+            "encoder_cudagraph_max_vision_items_per_batch", self.encoder_cudagraph_max_vision_items_per_batch, 1
+        )
+        _check_count("encoder_cudagraph_max_frames_per_batch", self.encoder_cudagraph_max_frames_per_batch, 0)
+
+
+def parse_settings(value: str | Mapping[str, Any] | EncoderGraphSettings | None) -> EncoderGraphSettings:
+    """Read a `compilation_config`: an object, or its JSON text; raises ConfigurationError that names the key."""
+    if value is None or isinstance(value, EncoderGraphSettings):
+        return value or EncoderGraphSettings()
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except ValueError as error:
+            raise ConfigurationError(f"the compilation config is not JSON: {error}") from None
+    if not isinstance(value, Mapping):
+        raise ConfigurationError(f"the compilation config is {value!r}; give an object such as {{}}")
+    allowed = [field.name for field in fields(EncoderGraphSettings)]
+    unknown = [str(key) for key in value if key not in allowed]
+    if unknown:
+        raise ConfigurationError(
+            f"unknown key {unknown[0]!r} in the compilation config; allowed are {', '.join(allowed)}"
+        )
+    return EncoderGraphSettings(**value)
+
+
+def _budgets(value: object) -> tuple[int, ...] | None:
+    name = "encoder_cudagraph_token_budgets"
+    if value is None:
+        return None
+    if not isinstance(value, list | tuple):
+        raise ConfigurationError(f"{name} is {value!r}; give a list of whole numbers such as [64, 256, 1024]")
+    if not 1 <= len(value) <= MOST_BUDGETS:
+        raise ConfigurationError(f"{name} has {len(value)} entries; give 1 to {MOST_BUDGETS}, or leave it out")
+    for budget in value:
+        _check_count(name, budget, 1)
+    return tuple(sorted(set(value)))
+
+
+def _check_count(name: str, value: object, low: int) -> None:
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < low):
+        raise ConfigurationError(f"{name} holds {value!r}; give whole numbers of at least {low}")

@@ -1,0 +1,113 @@
+"""LFM2-VL's side of the encoder graph runtime.
+
+Inside the graph: sequence bounds, position rows, the gather index of the pixel-unshuffle and the mask of real rows,
+all computed from the tiles' (rows, columns); the tower; the projector. Copied in: patches and tile shapes. Padding
+slots have the shape (0, 0): they are sequences without rows, and the attention kernel reads the number of real rows
+from the bounds, so nothing attends to padding and NaN there stays there.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor
+
+from foveate.graphs.protocol import (
+    BudgetRange,
+    BufferSpec,
+    EncoderCudaGraphConfig,
+    EncoderItemSpec,
+    GraphCapacity,
+    TileSpec,
+)
+from foveate.models.lfm2_vl.config import ModelConfig
+from foveate.models.lfm2_vl.image_batch import ImageBatch
+from foveate.models.lfm2_vl.tiles import TileShape
+from foveate.models.lfm2_vl.vision import ImageEncoder
+
+
+class Lfm2VlEncoderGraphs:
+    """Implements `SupportsEncoderCudaGraph[ImageBatch]`; the token budget counts image tokens."""
+
+    def __init__(self, encoder: ImageEncoder, config: ModelConfig) -> None:
+        self._encoder = encoder
+        self._config = config
+        self._factor = config.projector.downsample_factor
+
+    @property
+    def _weight(self) -> Tensor:
+        return self._encoder.tower.patch_embedding.weight
+
+    def get_encoder_cudagraph_config(self) -> EncoderCudaGraphConfig:
+        """Patches, which the padding never lets into a result, and tile shapes, which say (0, 0) in unused slots."""
+        patches = BufferSpec("patches", "input", (self._config.vision.patch_width,), self._weight.dtype, "keep")
+        shapes = BufferSpec("tile_shapes", "tile", (2,), torch.int32, "zero")
+        return EncoderCudaGraphConfig(
+            modalities=("image",),
+            buffers=(patches, shapes),
+            inputs_per_token=self._factor**2,
+            output_width=self._config.language.hidden_size,
+            output_dtype=self._weight.dtype,
+        )
+
+    def get_encoder_cudagraph_budget_range(self) -> BudgetRange:
+        """From the smallest tile to a picture of the most tiles and a thumbnail."""
+        images = self._config.images
+        full = images.longest_tile_patches // self._factor**2
+        tiles = images.tile_bounds[1] + (1 if images.use_thumbnail and images.tile_bounds[1] > 1 else 0)
+        return BudgetRange(smallest=images.min_image_tokens, largest=tiles * full, step=full)
+
+    def get_input_modality(self, batch: ImageBatch) -> str:  # noqa: ARG002 - the protocol's signature
+        """Everything is an image."""
+        return "image"
+
+    def get_max_frames_per_video(self) -> int:
+        """LFM2-VL takes no video."""
+        return 0
+
+    def get_encoder_cudagraph_item_specs(self, batch: ImageBatch) -> list[EncoderItemSpec]:
+        """Patches and image tokens of every tile of every picture."""
+        specs = [TileSpec(tile.num_patches, tile.num_tokens(self._factor)) for tile in batch.tiles]
+        items, first = [], 0
+        for count in batch.tiles_per_image:
+            items.append(EncoderItemSpec.of(specs[first : first + count]))
+            first += count
+        return items
+
+    def select_encoder_cudagraph_items(self, batch: ImageBatch, tiles: Sequence[int]) -> ImageBatch:
+        """Return the part of a batch that holds these tiles."""
+        return batch if len(tiles) == len(batch.tiles) else batch.select(tiles)
+
+    def prepare_encoder_cudagraph_capture_inputs(self, capacity: GraphCapacity) -> ImageBatch:
+        """Full tiles as far as they fit, then one tile of what is left, with random pixels."""
+        full = self._config.images.longest_tile_patches // self._factor**2
+        whole, rest = divmod(capacity.tokens, full)
+        sizes = [full] * whole + ([rest] if rest and whole < capacity.tiles else [])
+        tiles = tuple(_near_square(size, self._factor) for size in sizes)
+        rows = sum(tile.num_patches for tile in tiles)
+        weight = self._weight
+        generator = torch.Generator(weight.device).manual_seed(rows)
+        shape = (rows, self._config.vision.patch_width)
+        patches = torch.rand(shape, generator=generator, device=weight.device, dtype=torch.float32) * 2 - 1
+        return ImageBatch(patches.to(weight.dtype), tiles, (1,) * len(tiles))
+
+    def prepare_encoder_cudagraph_replay_buffers(self, batch: ImageBatch) -> Mapping[str, Tensor]:
+        """Patches and tile shapes, wherever they are."""
+        return {"patches": batch.patches, "tile_shapes": batch.tile_shapes()}
+
+    def encoder_cudagraph_forward(self, buffers: Mapping[str, Tensor]) -> Tensor:
+        """Encode padded buffers; see `ImageEncoder.forward`."""
+        return self._encoder(buffers["patches"], buffers["tile_shapes"])
+
+    def encoder_eager_forward(self, batch: ImageBatch) -> Tensor:
+        """Encode exact rows; see `ImageEncoder.encode`."""
+        return self._encoder.encode(batch)
+
+    def postprocess_encoder_output(self, output: Tensor, specs: Sequence[EncoderItemSpec]) -> list[Tensor]:
+        """Cut the rows by picture."""
+        return list(output.split([spec.output_tokens for spec in specs]))
+
+
+def _near_square(tokens: int, factor: int) -> TileShape:
+    """Return the tile of so many tokens whose sides are closest."""
+    side = next(side for side in range(int(tokens**0.5), 0, -1) if tokens % side == 0)
+    return TileShape(side * factor, tokens // side * factor)

@@ -1,0 +1,194 @@
+"""The promises of the encoder graphs on real CUDA graphs, at the true sizes of the 450M encoder."""
+
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+import torch
+from torch import Tensor
+
+from foveate.engine.encoding import EagerImageEncoder
+from foveate.engine.graph_encoding import GraphImageEncoder, capture_encoder
+from foveate.graphs import EncoderGraphSettings, OutputRows
+from foveate.kernels.attention import packed_attention_reference
+from foveate.models.lfm2_vl import vision
+from foveate.models.lfm2_vl.image_batch import ImageBatch
+from foveate.models.lfm2_vl.tiles import TileShape, plan_tiles
+from foveate.testing import random_vlm
+from foveate.vlm import VLM
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU"),
+]
+
+EAGER = {"cudagraph_mm_encoder": False}
+
+
+@pytest.fixture(scope="module")
+def vlm() -> VLM:
+    return random_vlm("LFM2.5-VL-450M", device="cuda", dtype="bfloat16", compilation_config=EAGER)
+
+
+@pytest.fixture(scope="module")
+def graphs(vlm: VLM) -> GraphImageEncoder:
+    return capture_encoder(vlm.model, EncoderGraphSettings(), strict=True)
+
+
+@contextmanager
+def errors_on_sync() -> Iterator[None]:
+    torch.cuda.synchronize()
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        yield
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+
+
+def batch_of(tiles: list[tuple[TileShape, ...]], seed: int, device: str = "cuda") -> ImageBatch:
+    shapes = tuple(tile for image in tiles for tile in image)
+    rows = sum(shape.num_patches for shape in shapes)
+    generator = torch.Generator().manual_seed(seed)
+    patches = torch.rand(rows, 768, generator=generator) * 2 - 1
+    return ImageBatch(patches.to(device, torch.bfloat16), shapes, tuple(len(image) for image in tiles))
+
+
+def random_batch(vlm: VLM, images: int, seed: int, device: str = "cuda") -> ImageBatch:
+    draw = random.Random(seed)
+    sizes = [(draw.randint(40, 2200), draw.randint(40, 2200)) for _ in range(images)]
+    return batch_of([plan_tiles(*size, vlm.model.config.images).tiles for size in sizes], seed, device)
+
+
+def joined(features: list[Tensor]) -> Tensor:
+    return torch.cat(features)
+
+
+def bits(tensor: Tensor) -> Tensor:
+    return tensor.contiguous().view(torch.uint8)
+
+
+def test_every_graph_passes_the_start_up_check(graphs: GraphImageEncoder) -> None:
+    assert [report.fault for report in graphs.manager.reports] == [None] * len(graphs.manager.reports)
+    assert graphs.manager.backend_name == "cuda_graph"
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_random_batches_agree_with_eager_within_twice_the_error_of_plain_torch(
+    vlm: VLM, graphs: GraphImageEncoder, reference: VLM, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batch = random_batch(vlm, 1 + (seed * 7) % 40, seed)
+    ours = joined(graphs.encode(batch).features).float()
+    exact = joined(EagerImageEncoder(reference.model.encoder).encode(batch).features)
+    with monkeypatch.context() as patch:
+        patch.setattr(vision, "attention", plain_attention)
+        patch.setattr(vision, "linear_gelu_tanh", plain_gelu)
+        plain = joined(EagerImageEncoder(vlm.model.encoder).encode(batch).features).float()
+    assert (ours - exact).norm() <= 2 * (plain - exact).norm()
+
+
+def plain_attention(query: Tensor, key: Tensor, value: Tensor, bounds: Tensor, _longest: int) -> Tensor:
+    return packed_attention_reference(query, key, value, bounds)
+
+
+def plain_gelu(rows: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    return torch.nn.functional.gelu(torch.nn.functional.linear(rows, weight, bias), approximate="tanh")
+
+
+@pytest.fixture(scope="module")
+def reference() -> VLM:
+    """The same weights, rounded to bfloat16 and then held in float32."""
+    low = random_vlm("LFM2.5-VL-450M", device="cuda", dtype="bfloat16", compilation_config=EAGER)
+    low.model.float()
+    return low
+
+
+def test_small_large_small_gives_the_same_bits_with_nan_between(vlm: VLM, graphs: GraphImageEncoder) -> None:
+    small, large = random_batch(vlm, 1, 3), random_batch(vlm, 9, 4)
+    first = joined(graphs.encode(small).features)
+    graphs.encode(large)
+    graphs.manager._buffers.poison()
+    again = joined(graphs.encode(small).features)
+    assert torch.equal(bits(first), bits(again))
+
+
+def test_the_same_total_in_another_segmentation_is_another_result_each_time_right(
+    graphs: GraphImageEncoder, vlm: VLM
+) -> None:
+    eager = EagerImageEncoder(vlm.model.encoder)
+    for sides in ([(16, 16), (24, 16), (32, 16)], [(20, 16), (24, 16), (28, 16)], [(24, 16)] * 3):
+        batch = batch_of([(TileShape(*side),) for side in sides], seed=1)
+        ours, exact = joined(graphs.encode(batch).features).float(), joined(eager.encode(batch).features).float()
+        assert (ours - exact).norm() <= 2e-2 * exact.norm()
+
+
+def test_two_outputs_are_kept(graphs: GraphImageEncoder) -> None:
+    one, two = (batch_of([(TileShape(16, 16),)], seed) for seed in (1, 2))
+    first = graphs.encode(one).features[0]
+    kept = first.clone()
+    second = graphs.encode(two).features[0]
+    assert torch.equal(first, kept)
+    assert not torch.equal(first, second)
+
+
+def test_the_replay_path_never_waits_for_the_device(vlm: VLM, graphs: GraphImageEncoder) -> None:
+    on_device, on_host = random_batch(vlm, 3, 5), random_batch(vlm, 3, 5, device="cpu")
+    with errors_on_sync():
+        results = [graphs.encode(batch).features for batch in (on_device, on_host, on_device, on_host)]
+    assert all(torch.equal(joined(result), joined(results[0])) for result in results)
+
+
+def test_rows_are_scattered_into_the_callers_embeddings(vlm: VLM, graphs: GraphImageEncoder) -> None:
+    batch = random_batch(vlm, 4, 6)
+    expected = joined(graphs.encode(batch).features)
+    embeddings = torch.zeros(expected.shape[0] + 10, expected.shape[1], dtype=torch.bfloat16, device="cuda")
+    rows = torch.randperm(embeddings.shape[0], device="cuda")[: expected.shape[0]]
+    assert graphs.manager.execute(batch, OutputRows(embeddings, rows)) == []
+    assert torch.equal(embeddings[rows], expected)
+
+
+def test_a_thousand_encodes_beside_decodes_equal_serial_ones(vlm: VLM, graphs: GraphImageEncoder) -> None:
+    batches = [random_batch(vlm, 1, seed) for seed in range(4)]
+    expected = [joined(graphs.encode(batch).features) for batch in batches]
+    decode = DecodeGraph()
+    alone = decode.run()
+    encode_stream, decode_stream = torch.cuda.Stream(), torch.cuda.Stream(priority=-1)
+    torch.cuda.synchronize()
+    wrong_encodes, wrong_decodes = torch.zeros(2, dtype=torch.int64, device="cuda").unbind()
+    for step in range(1000):
+        with torch.cuda.stream(encode_stream):
+            features = joined(graphs.encode(batches[step % 4]).features)
+            wrong_encodes += (features != expected[step % 4]).sum()
+        with torch.cuda.stream(decode_stream):
+            decode.graph.replay()
+            wrong_decodes += (decode.output != alone).sum()
+    torch.cuda.synchronize()
+    assert (int(wrong_encodes), int(wrong_decodes)) == (0, 0)
+
+
+class DecodeGraph:
+    """Matrix products as a decode step has them, captured on a stream and in a pool of their own."""
+
+    def __init__(self) -> None:
+        torch.manual_seed(0)
+        self.weights = [torch.randn(1024, 1024, device="cuda", dtype=torch.bfloat16) / 32 for _ in range(16)]
+        self.start = torch.randn(8, 1024, device="cuda", dtype=torch.bfloat16)
+        self.output = torch.empty_like(self.start)
+        stream = torch.cuda.Stream()
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            self._work()
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph, stream=stream):
+            self._work()
+
+    def _work(self) -> None:
+        rows = self.start
+        for weight in self.weights:
+            rows = torch.nn.functional.silu(rows @ weight)
+        self.output.copy_(rows)
+
+    def run(self) -> Tensor:
+        self.graph.replay()
+        torch.cuda.synchronize()
+        return self.output.clone()
