@@ -1,6 +1,5 @@
 """The `foveate` command. A fault that its user can mend is one line on standard error and exit code 2."""
 
-import os
 import sys
 
 import typer
@@ -29,37 +28,37 @@ def main() -> None:
 
 
 def run(arguments: list[str]) -> int:
-    """Run one command and return its exit code: 0, 2 for what the user can mend, 130 when interrupted."""
+    """Run one command and return its exit code.
+
+    0: done; 1: the reader of the output has gone; 2: a fault that the user can mend; 130: interrupted.
+    """
     try:
         return int(app(args=arguments, standalone_mode=False, prog_name="foveate") or 0)
     except FoveateError as error:
         return _complain(str(error))
     except (KeyboardInterrupt, EOFError):
         return 130
-    except BrokenPipeError:
-        # The reader has gone (as `head` does): nothing is left to say, and Python must not try again at its exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+    except SystemExit as left:
+        # So typer and rich leave, in silence, when the reader of their output has gone, as `head` does.
+        return left.code if isinstance(left.code, int) else 1
     except Exception as error:
         return _usage_error(error)
 
 
 def _usage_error(error: Exception) -> int:
-    # typer brings its own copy of click, so its exceptions are told by their interface.
-    message = getattr(error, "format_message", None)
-    if message is not None:
-        return _complain(message() or "no command given; see foveate --help") if error.args else _show_help(error)
+    # typer brings its own copy of click, so its exceptions are told by their names and interface.
     if type(error).__name__ == "Abort":
         return 130
-    raise error
-
-
-def _show_help(error: Exception) -> int:
-    context = getattr(error, "ctx", None)
-    sys.stderr.write((context.get_help() if context else str(error)) + "\n")
-    return 2
+    format_message = getattr(error, "format_message", None)
+    if format_message is None:
+        raise error
+    message, context = str(format_message()), getattr(error, "ctx", None)
+    if type(error).__name__ == "NoArgsIsHelpError":
+        typer.echo(message, err=True)
+        return 2
+    return _complain(f"{message.rstrip('.')}; see {context.command_path if context else 'foveate'} --help")
 
 
 def _complain(message: str) -> int:
-    sys.stderr.write(f"foveate: {' '.join(message.split())}\n")
+    typer.echo(f"foveate: {' '.join(message.split())}", err=True)
     return 2

@@ -7,7 +7,8 @@
     │   ├── UnreadableImageError   not a picture, or its bytes are damaged or cut off
     │   └── ImageSizeError         its size is beyond a bound: pixels, bytes or image tokens
     ├── PromptError            a conversation cannot be turned into a prompt (also a ValueError)
-    └── DeviceError            the device asked for is not there
+    ├── DeviceError            the device asked for is not there
+    └── OutputError            what a command prints cannot be written
 
 A message says what was wrong, what was got, the bound, and the setting that changes it. The command line prints
 it on one line and exits with code 2; anything that is not a FoveateError is a defect of Foveate and shows its trace.
@@ -20,6 +21,7 @@ __all__ = [
     "FoveateError",
     "ImageError",
     "ImageSizeError",
+    "OutputError",
     "PromptError",
     "UnreadableImageError",
 ]
@@ -55,3 +57,7 @@ class PromptError(FoveateError, ValueError):
 
 class DeviceError(FoveateError):
     """The device that was asked for is not there."""
+
+
+class OutputError(FoveateError):
+    """What a command prints cannot be written."""

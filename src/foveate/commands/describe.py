@@ -1,24 +1,24 @@
 """`foveate describe`: a question about one or more pictures."""
 
-import json
-import sys
+import dataclasses
 import time
 from typing import Annotated, Any
 
 import typer
 
+from foveate.commands.output import write_json, write_text
 from foveate.commands.progress import loading_bar
 from foveate.config import SamplingParams
 from foveate.engine.answer import Answer
 from foveate.errors import ConfigurationError
 from foveate.loading import load
-from foveate.vlm import DEFAULT_PROMPT, VLM, AnswerStream, question
+from foveate.vlm import DEFAULT_PROMPT, VLM, question
 
 DEFAULTS = SamplingParams()
 
 
 def describe(
-    pictures: Annotated[list[str], typer.Argument(metavar="PICTURE...", help="Files to look at, in this order.")],
+    pictures: Annotated[list[str], typer.Argument(metavar="PICTURE", help="Files to look at, in this order.")],
     prompt: Annotated[str, typer.Option(help="What to ask.")] = DEFAULT_PROMPT,
     model: Annotated[str | None, typer.Option(help="A checkpoint folder, or a hub name.")] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
@@ -26,6 +26,9 @@ def describe(
     max_tokens: Annotated[int, typer.Option(help="Most tokens of the answer.")] = DEFAULTS.max_tokens,
     temperature: Annotated[float, typer.Option(help="0 takes the likeliest token.")] = DEFAULTS.temperature,
     seed: Annotated[int | None, typer.Option(help="Makes sampling repeatable.")] = DEFAULTS.seed,
+    compilation_config: Annotated[
+        str | None, typer.Option(help="JSON with the encoder graphs' switches; graphs are on by default on CUDA.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one line of JSON instead of the text.")] = False,
 ) -> None:
     """Answer a question about pictures."""
@@ -37,26 +40,15 @@ def describe(
         )
     start = time.perf_counter()
     with loading_bar("loading the model") as progress:
-        vlm = load(model, device=device, dtype=dtype, progress=progress)
+        vlm = load(model, device=device, dtype=dtype, compilation_config=compilation_config, progress=progress)
     load_ms = (time.perf_counter() - start) * 1e3
     stream = vlm.stream([question(pictures, prompt)], sampling)
     if as_json:
-        sys.stdout.write(json.dumps(_report(vlm, model, stream.answer, load_ms), ensure_ascii=False) + "\n")
-    else:
-        _print_pieces(stream)
-
-
-def _print_pieces(stream: AnswerStream) -> None:
+        write_json(_report(vlm, model, stream.answer, load_ms))
+        return
     for piece in stream:
-        sys.stdout.write(_printable(piece))
-        sys.stdout.flush()
-    sys.stdout.write("\n")
-
-
-def _printable(text: str) -> str:
-    # A terminal that cannot show a character gets a replacement mark rather than a trace.
-    encoding = sys.stdout.encoding or "utf-8"
-    return text.encode(encoding, "replace").decode(encoding)
+        write_text(piece)
+    write_text("\n")
 
 
 def _report(vlm: VLM, model: str, answer: Answer, load_ms: float) -> dict[str, Any]:
@@ -67,6 +59,7 @@ def _report(vlm: VLM, model: str, answer: Answer, load_ms: float) -> dict[str, A
         "prompt_tokens": answer.prompt_tokens,
         "completion_tokens": answer.completion_tokens,
         "stages_ms": {stage: round(value, 3) for stage, value in stages_ms.items()},
+        "encoder": dataclasses.asdict(answer.encoder) if answer.encoder else None,
         "model": model,
         "device": str(vlm.model.device),
         "dtype": str(vlm.model.dtype).removeprefix("torch."),

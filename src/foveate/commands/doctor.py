@@ -1,44 +1,65 @@
 """`foveate doctor`: what this machine is, and what of Foveate will run where."""
 
 import dataclasses
-import json
-import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import torch
 import typer
 from rich.console import Console
 from rich.table import Table
 
-from foveate.kernels.attention import attention_backend
-from foveate.loading import choose_device
+from foveate.commands.graph_report import graph_records, graph_table
+from foveate.commands.output import write_json
+from foveate.commands.progress import loading_bar
+from foveate.engine.graph_encoding import GraphImageEncoder
+from foveate.graphs import EncoderCudaGraphManager, EncoderGraphSettings
+from foveate.kernels.availability import attention_backend
+from foveate.loading import choose_device, load, parse_compilation_config
 from foveate.machine import MachineCard, machine_card
 
 
 def doctor(
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
+    model: Annotated[
+        str | None, typer.Option(help="A checkpoint to load: shows the start-up check and the memory of its graphs.")
+    ] = None,
+    compilation_config: Annotated[str | None, typer.Option(help="JSON with the encoder graphs' switches.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one line of JSON.")] = False,
 ) -> None:
     """Tell what this machine is and what will run where."""
     card, chosen = machine_card(), choose_device(device)
     parts = placement(chosen)
+    settings = parse_compilation_config(compilation_config)
+    manager = _graphs_of(model, device, compilation_config) if model else None
     if as_json:
-        sys.stdout.write(json.dumps({**dataclasses.asdict(card), "placement": parts}) + "\n")
+        graphs = graph_records(manager) if manager else None
+        write_json({**dataclasses.asdict(card), "placement": parts, "encoder_graphs": graphs})
         return
     console = Console()
     console.print(_table("This machine", _card_rows(card)))
     console.print(_table("What runs where", parts))
+    if manager:
+        console.print(graph_table(manager))
+    elif settings and settings != EncoderGraphSettings():
+        console.print("Give --model to see the graphs that this compilation config makes.")
+
+
+def _graphs_of(model: str, device: str, compilation_config: str | None) -> EncoderCudaGraphManager[Any] | None:
+    with loading_bar("loading the model") as progress:
+        encoder = load(model, device=device, compilation_config=compilation_config, progress=progress).encoder
+    return encoder.manager if isinstance(encoder, GraphImageEncoder) else None
 
 
 def placement(device: torch.device) -> dict[str, str]:
     """Return, for each stage of a request, where and how it runs when the model is on `device`."""
-    default = "the checkpoint's type" if device.type == "cuda" else "float32"
+    on_cuda = device.type == "cuda"
+    encoder = "captured graphs" if on_cuda else "eager"
     return {
         "image decoding": "Pillow on the CPU",
         "tiles and patches": "torchvision on the CPU, the reference's own arithmetic",
-        "vision encoder": f"{device}, eager; attention: {attention_backend(device)}",
+        "vision encoder": f"{device}, {encoder}; attention: {attention_backend(device)}",
         "language model": f"{device}, eager; attention: torch scaled_dot_product_attention",
-        "type": default,
+        "type": "the checkpoint's type" if on_cuda else "float32",
     }
 
 

@@ -1,0 +1,55 @@
+"""Weights go from the file straight to the device."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from foveate.checkpoints import new_checkpoint
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU"),
+]
+
+PROBE = """
+import json, sys, threading, time
+import torch
+import foveate
+
+def resident():
+    with open("/proc/self/status") as file:
+        return next(int(line.split()[1]) * 1024 for line in file if line.startswith("VmRSS"))
+
+torch.ones(1, device="cuda").sum().item()
+before, peak, done = resident(), [0], threading.Event()
+
+def watch():
+    while not done.is_set():
+        peak[0] = max(peak[0], resident())
+        time.sleep(0.002)
+
+watcher = threading.Thread(target=watch)
+watcher.start()
+vlm = foveate.load(sys.argv[1], device="cuda", compilation_config={"cudagraph_mm_encoder": False})
+done.set()
+watcher.join()
+print(json.dumps({"growth": peak[0] - before, "device": str(vlm.model.device), "dtype": str(vlm.model.dtype)}))
+"""
+
+
+@pytest.mark.parametrize("max_shard_bytes", [None, 300_000_000])
+def test_loading_takes_host_memory_of_at_most_1_3_times_the_largest_shard(
+    tmp_path: Path, max_shard_bytes: int | None
+) -> None:
+    folder = new_checkpoint(tmp_path / "model", "LFM2.5-VL-450M", max_shard_bytes=max_shard_bytes)
+    largest = max(file.stat().st_size for file in folder.glob("*.safetensors"))
+    run = subprocess.run([sys.executable, "-c", PROBE, str(folder)], capture_output=True, text=True, check=True)
+    seen = json.loads(run.stdout.splitlines()[-1])
+    print(f"host memory grew by {seen['growth'] / 1e6:.0f} MB for a largest shard of {largest / 1e6:.0f} MB")
+    assert seen["device"] == "cuda:0"
+    assert seen["dtype"] == "torch.bfloat16"
+    assert seen["growth"] <= 1.3 * largest
