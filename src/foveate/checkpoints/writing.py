@@ -124,8 +124,8 @@ def _write_tensors(folder: Path, shards: list[Shard], values: Iterator[tuple[str
             progress(written_bytes, total_bytes)
 
 
-def write_settings(folder: Path, chosen: CheckpointLayout, dtype: str) -> None:
-    """Write every file of a checkpoint but its tensors."""
+def write_settings(folder: Path, chosen: CheckpointLayout, dtype: str, *, tokenizer: str | None = None) -> None:
+    """Write every file of a checkpoint but its tensors; `tokenizer` is the text of another tokenizer.json."""
     _write_json(folder / "config.json", _with_dtype(chosen.config, dtype))
     _write_json(folder / "generation_config.json", chosen.generation)
     if chosen.processor is not None:
@@ -133,7 +133,7 @@ def write_settings(folder: Path, chosen: CheckpointLayout, dtype: str) -> None:
     if chosen.preprocessor is not None:
         _write_json(folder / "preprocessor_config.json", chosen.preprocessor)
     _write_json(folder / "tokenizer_config.json", tokenizer_config(chosen))
-    (folder / "tokenizer.json").write_text(tokenizer_json(chosen), encoding="utf-8")
+    (folder / "tokenizer.json").write_text(tokenizer or tokenizer_json(chosen), encoding="utf-8")
     (folder / "chat_template.jinja").write_text(CHAT_TEMPLATE, encoding="utf-8")
 
 

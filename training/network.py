@@ -1,0 +1,124 @@
+"""The model's forward pass with gradients: the same modules and weights as `foveate.models.lfm2_vl`, without caches.
+
+Serving runs kernels that have no backward; here every step is plain torch, in bfloat16 under autocast with float32
+weights. A test holds the two together.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from foveate.kernels.rotary import rotary_angles, rotate
+from foveate.models.lfm2_vl.language import Attention, LanguageModel, ShortConvolution
+from foveate.models.lfm2_vl.layout import packed_layout
+from foveate.models.lfm2_vl.model import Lfm2VlModel
+from foveate.models.lfm2_vl.vision import ImageEncoder
+
+
+@dataclass(frozen=True)
+class PackedExamples:
+    """Examples packed without padding, on the device."""
+
+    patches: Tensor
+    """`[rows, patch_width]` uint8, tiles one after another."""
+    tile_shapes: Tensor
+    """`[tiles, 2]` int32."""
+    token_ids: Tensor
+    """`[tokens]` int64, examples one after another."""
+    labels: Tensor
+    """`[tokens]` int64: the token that follows, or -100 where it is not to be learned."""
+    positions: Tensor
+    """`[tokens]` int64: position in its example."""
+    bounds: Tensor
+    """`[examples + 1]` int32: token bounds."""
+    feature_rows: Tensor
+    """`[image tokens]` int64: the token rows that image features replace, in tile order."""
+    longest: int
+    """Tokens of the longest example."""
+
+    def to(self, device: torch.device) -> "PackedExamples":
+        """Return a copy on `device`."""
+        moved = {
+            name: value.to(device, non_blocking=True) if isinstance(value, Tensor) else value
+            for name, value in vars(self).items()
+        }
+        return PackedExamples(**moved)
+
+
+def loss_of(model: Lfm2VlModel, batch: PackedExamples) -> tuple[Tensor, Tensor]:
+    """Return the mean loss over the answers' tokens and the share of them that is predicted right."""
+    pixels = (batch.patches.float() - 127.5) / 127.5
+    features = encode(model.encoder, pixels, batch.tile_shapes)
+    embeddings = F.embedding(batch.token_ids, model.language.embedding.weight)
+    embeddings = embeddings.index_copy(0, batch.feature_rows, features.to(embeddings.dtype))
+    rows = (batch.labels >= 0).nonzero().flatten()
+    hidden = understand(model.language, embeddings, batch)[rows]
+    logits = F.linear(hidden, model.language.embedding.weight).float()
+    labels = batch.labels[rows]
+    return F.cross_entropy(logits, labels), (logits.argmax(-1) == labels).float().mean()
+
+
+def encode(encoder: ImageEncoder, pixels: Tensor, tile_shapes: Tensor) -> Tensor:
+    """Return image features `[rows / 4, text width]` of packed patches."""
+    layout = packed_layout(tile_shapes, pixels.shape[0], encoder.downsample_factor)
+    tower = encoder.tower
+    hidden = tower.patch_embedding(pixels) + tower.position(layout.patch_grid)
+    for layer in tower.layers:
+        qkv = layer.qkv(layer.attention_norm(hidden)).unflatten(-1, (3, layer.num_heads, layer.head_size))
+        mixed = packed_sequences(*qkv.unbind(1), layout.bounds, encoder.longest_tile_patches, causal=False)
+        hidden = hidden + layer.out(mixed)
+        hidden = hidden + layer.fc2(F.gelu(layer.fc1(layer.mlp_norm(hidden)), approximate="tanh"))
+    return encoder.projector.forward_with_gather_idx(tower.norm(hidden), layout.gather_index)
+
+
+def understand(language: LanguageModel, embeddings: Tensor, batch: PackedExamples) -> Tensor:
+    """Return the language model's last hidden rows `[tokens, width]`."""
+    config = language.config
+    angles = rotary_angles(batch.positions, config.head_size, config.rope_theta, torch.float32)
+    hidden = embeddings
+    for layer in language.layers:
+        rows = layer.mixer_norm(hidden)
+        mixer = attend if isinstance(layer.mixer, Attention) else convolve
+        hidden = hidden + mixer(layer.mixer, rows, batch, angles)
+        hidden = hidden + layer.feed_forward(layer.feed_forward_norm(hidden))
+    return language.norm(hidden)
+
+
+def attend(mixer: Attention, rows: Tensor, batch: PackedExamples, angles: tuple[Tensor, Tensor]) -> Tensor:
+    """Causal attention inside each example."""
+    query, key, value = mixer.qkv(rows).unflatten(-1, (-1, mixer.head_size)).split(mixer.split, 1)
+    query, key = rotate(mixer.query_norm(query), *angles), rotate(mixer.key_norm(key), *angles)
+    groups = query.shape[1] // key.shape[1]
+    key, value = (heads.repeat_interleave(groups, 1) for heads in (key, value))
+    return mixer.out(packed_sequences(query, key, value, batch.bounds, batch.longest, causal=True))
+
+
+def convolve(mixer: ShortConvolution, rows: Tensor, batch: PackedExamples, _angles: tuple[Tensor, Tensor]) -> Tensor:
+    """The short convolution, zeros before each example."""
+    before, after, content = mixer.gates(rows).chunk(3, -1)
+    inputs = before * content
+    taps = mixer.weight.shape[1]
+    mixed = inputs * mixer.weight[:, taps - 1]
+    for back in range(1, taps):
+        shifted = F.pad(inputs, (0, 0, back, 0))[: inputs.shape[0]]
+        mixed = mixed + shifted * (batch.positions >= back)[:, None] * mixer.weight[:, taps - 1 - back]
+    return mixer.out(after * mixed)
+
+
+def packed_sequences(
+    query: Tensor, key: Tensor, value: Tensor, bounds: Tensor, longest: int, *, causal: bool
+) -> Tensor:
+    """Attention inside each packed sequence, `[rows, heads * head_size]`: FlashAttention on CUDA, a loop elsewhere."""
+    if query.is_cuda:
+        from torch.nn.attention.varlen import varlen_attn
+
+        low = (heads.to(torch.bfloat16).contiguous() for heads in (query, key, value))
+        window = (-1, 0) if causal else (-1, -1)
+        return varlen_attn(*low, bounds, bounds, longest, longest, window_size=window).flatten(1)
+    parts = []
+    for first, end in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
+        own = (heads[first:end].transpose(0, 1)[None] for heads in (query, key, value))
+        parts.append(F.scaled_dot_product_attention(*own, is_causal=causal)[0].transpose(0, 1).flatten(1))
+    return torch.cat(parts)
