@@ -4,11 +4,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 OLDEST := .cache/transformers-5.17.0
 MODEL := .cache/demo-model
-PICTURE ?= examples/pictures/hubble-deep-field.jpg
+PICTURE ?= examples/pictures/galaxies.jpg
 
 .PHONY: demo test lint types unit oldest clean
 
-demo: $(VENV)/.installed $(MODEL)
+demo: $(VENV)/.installed $(MODEL)/config.json
 	@echo "The demo model has random weights until a trained one ships: its words mean nothing."
 	$(BIN)/foveate describe $(PICTURE) --model $(MODEL) --max-tokens 32
 
@@ -28,10 +28,12 @@ unit: $(VENV)/.developer
 oldest: $(VENV)/.developer $(OLDEST)/.installed
 	PYTHONPATH=$(OLDEST) $(BIN)/pytest tests/parity
 
-$(MODEL): $(VENV)/.installed
+# Made once: a newer installation does not make it again.
+$(MODEL)/config.json: | $(VENV)/.installed
 	$(BIN)/foveate new-checkpoint $(MODEL)
 
 $(VENV)/.installed: pyproject.toml
+	@echo "Installing Foveate, PyTorch and the rest into $(VENV): about 6 GB and some minutes the first time."
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable .
 	touch $@

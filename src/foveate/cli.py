@@ -12,7 +12,6 @@ from foveate.errors import FoveateError
 app = typer.Typer(
     name="foveate",
     help="Serve LFM2-VL, LiquidAI's small vision-language models.",
-    no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
@@ -33,7 +32,7 @@ def run(arguments: list[str]) -> int:
     0: done; 1: the reader of the output has gone; 2: a fault that the user can mend; 130: interrupted.
     """
     try:
-        return int(app(args=arguments, standalone_mode=False, prog_name="foveate") or 0)
+        return int(app(args=arguments or ["--help"], standalone_mode=False, prog_name="foveate") or 0)
     except FoveateError as error:
         return _complain(str(error))
     except (KeyboardInterrupt, EOFError):
@@ -52,11 +51,8 @@ def _usage_error(error: Exception) -> int:
     format_message = getattr(error, "format_message", None)
     if format_message is None:
         raise error
-    message, context = str(format_message()), getattr(error, "ctx", None)
-    if type(error).__name__ == "NoArgsIsHelpError":
-        typer.echo(message, err=True)
-        return 2
-    return _complain(f"{message.rstrip('.')}; see {context.command_path if context else 'foveate'} --help")
+    context = getattr(error, "ctx", None)
+    return _complain(f"{format_message().rstrip('.')}; see {context.command_path if context else 'foveate'} --help")
 
 
 def _complain(message: str) -> int:

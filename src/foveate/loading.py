@@ -2,7 +2,8 @@
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from foveate.graphs import EncoderGraphSettings
 
 CompilationConfig = Mapping[str, Any] | str | None
+LoadProgress = Callable[[str, int, int], None]
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 _HUB_FILES = ["*.json", "*.jinja", "*.safetensors"]
@@ -34,26 +36,36 @@ def load(
     dtype: str = "auto",
     compilation_config: CompilationConfig = None,
     limits: ImageLimits | None = None,
-    progress: Progress | None = None,
+    progress: LoadProgress | None = None,
 ) -> VLM:
     """Load an LFM2-VL checkpoint.
 
-    `path_or_hub_id`: a folder, or a name such as `LiquidAI/LFM2.5-VL-1.6B`, which is downloaded once. `device`:
-    `auto` (CUDA where there is one), `cpu`, `cuda` or `cuda:N`. `dtype`: `auto` (the checkpoint's own on CUDA,
-    float32 on a CPU), `float32`, `bfloat16` or `float16`. `compilation_config`: the encoder graphs' switches (see
-    `foveate.graphs.EncoderGraphSettings`), as an object or its JSON text; by default graphs are captured where CUDA
-    is, at budgets that fit the model. `limits`: bounds on the pictures it will accept. `progress`: called with the
-    number of tensors loaded and in all.
+    Args:
+        path_or_hub_id: A folder, or a name such as `LiquidAI/LFM2.5-VL-1.6B`, which is downloaded once.
+        device: `auto` (CUDA where there is one), `cpu`, `cuda` or `cuda:N`.
+        dtype: `auto` (the checkpoint's own on CUDA, float32 on a CPU), `float32`, `bfloat16` or `float16`.
+        compilation_config: The encoder graphs' switches (`foveate.graphs.EncoderGraphSettings`), as an object or its
+            JSON text. By default graphs are captured where CUDA is, at budgets that fit the model.
+        limits: Bounds on the pictures it will accept.
+        progress: Called with what is being done, `weights` or `graphs`, how many are done, and how many there are.
 
-    Raises CheckpointError, DeviceError or ConfigurationError, each saying what to change.
+    Raises:
+        CheckpointError: the folder is not a whole LFM2-VL checkpoint.
+        DeviceError: the device is not there.
+        ConfigurationError: a name or a switch is wrong.
     """
     chosen = choose_device(device)
     settings = parse_compilation_config(compilation_config)
     folder = find_folder(path_or_hub_id)
     config = read_model_config(folder)
     processor = Processor(config, folder, limits)
-    model = load_model(folder, device=chosen, dtype=choose_dtype(dtype, chosen, config.dtype), progress=progress)
-    return VLM(model, processor, choose_encoder(model, settings))
+    chosen_dtype = choose_dtype(dtype, chosen, config.dtype)
+    model = load_model(folder, device=chosen, dtype=chosen_dtype, progress=_part_of(progress, "weights"))
+    return VLM(model, processor, choose_encoder(model, settings, _part_of(progress, "graphs")))
+
+
+def _part_of(progress: LoadProgress | None, part: str) -> Progress | None:
+    return partial(progress, part) if progress else None
 
 
 def choose_encoder(
@@ -70,7 +82,7 @@ def choose_encoder(
 
 
 def parse_compilation_config(compilation_config: CompilationConfig) -> "EncoderGraphSettings | None":
-    """Read the encoder graphs' switches; None where the graph runtime has been taken out and nothing was asked of it."""
+    """Read the encoder graphs' switches; None where the runtime was taken out and nobody asked for it."""
     # Imported here: the eager path must work where the graph runtime has been taken out.
     try:
         from foveate.graphs import parse_settings

@@ -79,15 +79,20 @@ class VLM:
 
         `sampling` is one for all or one for each. Low-precision types may round differently by batch size.
         """
-        params = _one_each(sampling, len(conversations))
         if not conversations:
             return []
-        clock = StageClock(self.model.device)
-        prompts = [self._prompt(messages, clock) for messages in conversations]
-        generation = self._generation(prompts, params, clock)
+        generation = self.start(conversations, sampling)
         for _ in generation:
             pass
         return generation.answers()
+
+    def start(
+        self, conversations: Sequence[Conversation], sampling: SamplingParams | Sequence[SamplingParams] | None = None
+    ) -> Generation:
+        """Check and prepare several conversations; iterating the result generates their answers together."""
+        params = _one_each(sampling, len(conversations))
+        clock = StageClock(self.model.device)
+        return self._generation([self._prompt(messages, clock) for messages in conversations], params, clock)
 
     def _generation(self, prompts: Sequence[Prompt], params: Sequence[SamplingParams], clock: StageClock) -> Generation:
         return Generation(self.model, self.processor, self.encoder, prompts, params, clock)

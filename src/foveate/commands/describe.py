@@ -6,11 +6,12 @@ from typing import Annotated, Any
 
 import typer
 
+from foveate.commands.model_choice import chosen_model
 from foveate.commands.output import write_json, write_text
-from foveate.commands.progress import loading_bar
+from foveate.commands.progress import stages_bar
 from foveate.config import SamplingParams
 from foveate.engine.answer import Answer
-from foveate.errors import ConfigurationError
+from foveate.images import load_image
 from foveate.loading import load
 from foveate.vlm import DEFAULT_PROMPT, VLM, question
 
@@ -33,13 +34,11 @@ def describe(
 ) -> None:
     """Answer a question about pictures."""
     sampling = SamplingParams(max_tokens=max_tokens, temperature=temperature, seed=seed)
-    if model is None:
-        raise ConfigurationError(
-            "no model was given; use --model with a checkpoint folder or a hub name such as LiquidAI/LFM2.5-VL-1.6B"
-            " (`foveate new-checkpoint OUT` makes a small one whose words are random)"
-        )
+    model = chosen_model(model)
+    for picture in pictures:
+        load_image(picture)  # a picture that cannot be read is told before the model is loaded, not after
     start = time.perf_counter()
-    with loading_bar("loading the model") as progress:
+    with stages_bar() as progress:
         vlm = load(model, device=device, dtype=dtype, compilation_config=compilation_config, progress=progress)
     load_ms = (time.perf_counter() - start) * 1e3
     stream = vlm.stream([question(pictures, prompt)], sampling)

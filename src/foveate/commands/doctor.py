@@ -1,7 +1,7 @@
 """`foveate doctor`: what this machine is, and what of Foveate will run where."""
 
 import dataclasses
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import torch
 import typer
@@ -10,12 +10,14 @@ from rich.table import Table
 
 from foveate.commands.graph_report import graph_records, graph_table
 from foveate.commands.output import write_json
-from foveate.commands.progress import loading_bar
-from foveate.engine.graph_encoding import GraphImageEncoder
-from foveate.graphs import EncoderCudaGraphManager, EncoderGraphSettings
+from foveate.commands.progress import stages_bar
+from foveate.engine.encoding import EagerImageEncoder
 from foveate.kernels.availability import attention_backend
 from foveate.loading import choose_device, load, parse_compilation_config
 from foveate.machine import MachineCard, machine_card
+
+if TYPE_CHECKING:
+    from foveate.graphs import EncoderCudaGraphManager
 
 
 def doctor(
@@ -40,13 +42,18 @@ def doctor(
     console.print(_table("What runs where", parts))
     if manager:
         console.print(graph_table(manager))
-    elif settings and settings != EncoderGraphSettings():
+    elif settings and settings != parse_compilation_config(None):
         console.print("Give --model to see the graphs that this compilation config makes.")
 
 
-def _graphs_of(model: str, device: str, compilation_config: str | None) -> EncoderCudaGraphManager[Any] | None:
-    with loading_bar("loading the model") as progress:
+def _graphs_of(model: str, device: str, compilation_config: str | None) -> "EncoderCudaGraphManager[Any] | None":
+    with stages_bar() as progress:
         encoder = load(model, device=device, compilation_config=compilation_config, progress=progress).encoder
+    if isinstance(encoder, EagerImageEncoder):
+        return None
+    # Imported here: `foveate describe` must work where the graph runtime has been taken out.
+    from foveate.engine.graph_encoding import GraphImageEncoder
+
     return encoder.manager if isinstance(encoder, GraphImageEncoder) else None
 
 

@@ -1,13 +1,14 @@
 """The encoder graphs of a loaded model, as rows for people and as records for programs."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 
-from foveate.graphs import EncoderCudaGraphManager, GraphReport
+if TYPE_CHECKING:  # `foveate describe` must work where the graph runtime has been taken out.
+    from foveate.graphs import EncoderCudaGraphManager, GraphReport
 
 
-def graph_records(manager: EncoderCudaGraphManager[Any]) -> dict[str, Any]:
+def graph_records(manager: "EncoderCudaGraphManager[Any]") -> dict[str, Any]:
     """Return what the start-up check found and what every graph costs."""
     memory = manager.memory
     return {
@@ -19,7 +20,7 @@ def graph_records(manager: EncoderCudaGraphManager[Any]) -> dict[str, Any]:
     }
 
 
-def graph_table(manager: EncoderCudaGraphManager[Any]) -> Table:
+def graph_table(manager: "EncoderCudaGraphManager[Any]") -> Table:
     """Return the same as a table, largest graph first: graphs share one pool, so the first takes most of it."""
     memory = manager.memory
     table = Table(
@@ -37,7 +38,7 @@ def graph_table(manager: EncoderCudaGraphManager[Any]) -> Table:
     return table
 
 
-def _record(report: GraphReport) -> dict[str, Any]:
+def _record(report: "GraphReport") -> dict[str, Any]:
     return {
         "tokens": report.capacity.tokens,
         "tile_slots": report.capacity.tiles,

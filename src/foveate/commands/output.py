@@ -1,7 +1,6 @@
 """Standard output: text for people, one line of JSON for programs."""
 
 import json
-import os
 import sys
 from typing import Any
 
@@ -25,7 +24,6 @@ def write_text(text: str) -> None:
     except BrokenPipeError:
         raise
     except OSError as error:
-        _abandon_output()
         raise OutputError(
             f"standard output cannot be written: {error.strerror}; free some space or redirect it"
         ) from error
@@ -34,8 +32,3 @@ def write_text(text: str) -> None:
 def write_json(record: dict[str, Any]) -> None:
     """Write one line of JSON, in ASCII so that it reads the same through any terminal. Raises as `write_text` does."""
     write_text(json.dumps(record) + "\n")
-
-
-def _abandon_output() -> None:
-    # Python writes what is left in the buffer when it exits, and would meet the same fault there.
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

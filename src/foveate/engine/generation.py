@@ -46,6 +46,7 @@ class Generation:
         self._model, self._encoder, self._clock = model, encoder, clock
         self._pool = _pool(model, prompts, params)
         self.encoder_report: EncoderReport | None = None
+        self.first_logits: Tensor | None = None
         self.sequences = [
             Sequence(
                 prompt,
@@ -97,7 +98,7 @@ class Generation:
 
     def __iter__(self) -> Iterator[Piece]:
         running = self.sequences
-        logits = self._prefill()
+        logits = self.first_logits = self._prefill()
         while True:
             with self._clock.host("sample"):
                 tokens = [sequence.sampler.sample(row) for sequence, row in zip(running, logits, strict=True)]

@@ -10,6 +10,9 @@ from torch import Tensor
 
 from foveate.config import SamplingParams
 
+# Below it a quotient may overflow float32, and infinities cannot be told apart; the likeliest token has it all by then.
+_LOWEST_TEMPERATURE = 1e-6
+
 
 class Sampler:
     """Chooses the tokens of one answer. Each answer has its own generator, so company in a batch changes nothing."""
@@ -46,7 +49,7 @@ def penalised(logits: Tensor, seen: Tensor, penalty: float) -> Tensor:
 
 def probabilities(logits: Tensor, params: SamplingParams) -> Tensor:
     """Return the distribution `[vocab_size]` that `params` asks for; at least one token always remains."""
-    logits = logits / params.temperature
+    logits = logits / max(params.temperature, _LOWEST_TEMPERATURE)
     if 0 < params.top_k < logits.shape[0]:
         logits = logits.masked_fill(logits < logits.topk(params.top_k).values[-1], -torch.inf)
     if params.top_p < 1:
