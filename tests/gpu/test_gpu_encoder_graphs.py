@@ -1,7 +1,11 @@
-"""The promises of the encoder graphs on real CUDA graphs, at the true sizes of the 450M encoder."""
+"""The promises of the encoder graphs on real CUDA graphs, at the true sizes of the 450M encoder.
+
+A number in a name is that of the pitfall in docs/encoder-graphs.md; those without a GPU are in tests/graphs.
+"""
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 import pytest
@@ -10,9 +14,10 @@ from torch import Tensor
 
 from foveate.engine.encoding import EagerImageEncoder
 from foveate.engine.graph_encoding import GraphImageEncoder, capture_encoder
-from foveate.graphs import EncoderGraphSettings, OutputRows
+from foveate.graphs import CudaGraphBackend, EncoderCudaGraphManager, EncoderGraphSettings, OutputRows
 from foveate.kernels.attention import packed_attention_reference
 from foveate.models.lfm2_vl import vision
+from foveate.models.lfm2_vl.encoder_graphs import Lfm2VlEncoderGraphs
 from foveate.models.lfm2_vl.image_batch import ImageBatch
 from foveate.models.lfm2_vl.tiles import TileShape, plan_tiles
 from foveate.testing import random_vlm
@@ -103,7 +108,9 @@ def reference() -> VLM:
     return low
 
 
-def test_small_large_small_gives_the_same_bits_with_nan_between(vlm: VLM, graphs: GraphImageEncoder) -> None:
+def test_pitfall_1_01_small_large_small_gives_the_same_bits_with_nan_between(
+    vlm: VLM, graphs: GraphImageEncoder
+) -> None:
     small, large = random_batch(vlm, 1, 3), random_batch(vlm, 9, 4)
     first = joined(graphs.encode(small).features)
     graphs.encode(large)
@@ -112,7 +119,7 @@ def test_small_large_small_gives_the_same_bits_with_nan_between(vlm: VLM, graphs
     assert torch.equal(bits(first), bits(again))
 
 
-def test_the_same_total_in_another_segmentation_is_another_result_each_time_right(
+def test_pitfall_1_03_the_same_total_in_another_segmentation_is_another_result_each_time_right(
     graphs: GraphImageEncoder, vlm: VLM
 ) -> None:
     eager = EagerImageEncoder(vlm.model.encoder)
@@ -122,7 +129,7 @@ def test_the_same_total_in_another_segmentation_is_another_result_each_time_righ
         assert (ours - exact).norm() <= 2e-2 * exact.norm()
 
 
-def test_two_outputs_are_kept(graphs: GraphImageEncoder) -> None:
+def test_pitfall_1_04_two_outputs_are_kept(graphs: GraphImageEncoder) -> None:
     one, two = (batch_of([(TileShape(16, 16),)], seed) for seed in (1, 2))
     first = graphs.encode(one).features[0]
     kept = first.clone()
@@ -131,7 +138,7 @@ def test_two_outputs_are_kept(graphs: GraphImageEncoder) -> None:
     assert not torch.equal(first, second)
 
 
-def test_the_replay_path_never_waits_for_the_device(vlm: VLM, graphs: GraphImageEncoder) -> None:
+def test_pitfall_1_14_the_replay_path_never_waits_for_the_device(vlm: VLM, graphs: GraphImageEncoder) -> None:
     on_device, on_host = random_batch(vlm, 3, 5), random_batch(vlm, 3, 5, device="cpu")
     with errors_on_sync():
         results = [graphs.encode(batch).features for batch in (on_device, on_host, on_device, on_host)]
@@ -147,7 +154,129 @@ def test_rows_are_scattered_into_the_callers_embeddings(vlm: VLM, graphs: GraphI
     assert torch.equal(embeddings[rows], expected)
 
 
-def test_a_thousand_encodes_beside_decodes_equal_serial_ones(vlm: VLM, graphs: GraphImageEncoder) -> None:
+def test_pitfall_1_02_no_buffer_that_a_graph_recorded_ever_moves_or_is_regrown(
+    vlm: VLM, graphs: GraphImageEncoder
+) -> None:
+    before = addresses(graphs)
+    for seed in range(5):
+        graphs.encode(random_batch(vlm, 1 + 3 * seed, seed, device="cpu" if seed % 2 else "cuda"))
+    assert addresses(graphs) == before
+
+
+def addresses(graphs: GraphImageEncoder) -> list[int]:
+    manager = graphs.manager
+    capacities = [report.capacity for report in manager.reports]
+    inputs = [buffer.data_ptr() for each in capacities for buffer in manager._buffers.inputs(each).values()]
+    return [*inputs, *(manager._buffers.output(each.tokens).data_ptr() for each in capacities)]
+
+
+def test_pitfall_1_05_two_streams_in_turn_on_one_graph_get_what_each_gets_alone(graphs: GraphImageEncoder) -> None:
+    batches = [batch_of([(TileShape(32, 32),)] * 3, seed) for seed in (1, 2)]
+    expected = [joined(graphs.encode(batch).features) for batch in batches]
+    streams = [torch.cuda.Stream(), torch.cuda.Stream()]
+    wrong = torch.zeros(2, dtype=torch.int64, device="cuda")
+    torch.cuda.synchronize()
+    for step in range(200):
+        turn = step % 2
+        with torch.cuda.stream(streams[turn]):
+            features = joined(graphs.encode(batches[turn]).features)
+            wrong[turn] += (features != expected[turn]).sum()
+    torch.cuda.synchronize()
+    assert wrong.tolist() == [0, 0]
+
+
+def test_pitfall_1_05_eight_threads_on_streams_of_their_own_get_what_each_gets_alone(
+    vlm: VLM, graphs: GraphImageEncoder
+) -> None:
+    batches = [random_batch(vlm, 1 + seed % 3, seed, device="cpu" if seed % 2 else "cuda") for seed in range(8)]
+    expected = [joined(graphs.encode(batch).features) for batch in batches]
+    torch.cuda.synchronize()
+
+    def wrong_values(index: int) -> int:
+        stream, wrong = torch.cuda.Stream(), torch.zeros((), dtype=torch.int64, device="cuda")
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            for _ in range(20):
+                wrong += (joined(graphs.encode(batches[index]).features) != expected[index]).sum()
+        stream.synchronize()
+        return int(wrong)
+
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(wrong_values, range(8))) == [0] * 8
+
+
+@pytest.mark.parametrize("side", [2, 4])
+def test_pitfall_1_06_more_tiles_than_slots_are_cut_and_every_one_is_counted(
+    vlm: VLM, graphs: GraphImageEncoder, side: int
+) -> None:
+    batch = batch_of([(TileShape(side, side),)] * 100, seed=side)
+    before = graphs.manager.stats.tiles
+    encoded = graphs.encode(batch)
+    exact = joined(EagerImageEncoder(vlm.model.encoder).encode(batch).features).float()
+    assert len(encoded.report.replays) > 1
+    assert encoded.report.eager_runs == {}
+    assert graphs.manager.stats.tiles == before + 100
+    assert (joined(encoded.features).float() - exact).norm() <= 2e-2 * exact.norm()
+
+
+def test_pitfall_1_09_graph_memory_is_counted_by_the_allocator_and_the_largest_graph_takes_most_of_it(
+    graphs: GraphImageEncoder,
+) -> None:
+    memory, reports = graphs.manager.memory, graphs.manager.reports
+    assert memory.pool_bytes == sum(report.pool_bytes for report in reports)
+    assert reports[0].pool_bytes >= memory.pool_bytes / 2 > 0
+    assert memory.total_bytes < 2 * 2**30
+
+
+def test_pitfall_1_10_nothing_is_captured_after_the_start(vlm: VLM, graphs: GraphImageEncoder) -> None:
+    backend = graphs.manager._backend
+    assert isinstance(backend, CudaGraphBackend)
+    assert len(backend._graphs) == len(graphs.manager.reports) <= 24
+    for seed in range(10):
+        graphs.encode(random_batch(vlm, 1 + seed, seed))
+    assert len(backend._graphs) == len(graphs.manager.reports)
+
+
+def test_pitfall_1_11_what_must_not_happen_inside_a_capture_happens_in_the_warm_ups() -> None:
+    calls: list[int] = []
+    source, target = torch.ones(8, device="cuda"), torch.zeros(8, device="cuda")
+
+    def work() -> None:
+        if not calls:
+            torch.cuda.synchronize()  # as compiling a kernel does on its first call; inside a capture it is an error
+        calls.append(1)
+        target.copy_(source * 2)
+
+    replay = CudaGraphBackend(torch.device("cuda")).capture(work)
+    source.fill_(3.0)
+    replay()
+    assert target.tolist() == [6.0] * 8
+    assert len(calls) == CudaGraphBackend.WARM_UPS + 1
+
+
+class PaddingIsRead(Lfm2VlEncoderGraphs):
+    """Planted fault: a value that lies in the padding gets into every row."""
+
+    def encoder_cudagraph_forward(self, buffers: Mapping[str, Tensor]) -> Tensor:
+        return super().encoder_cudagraph_forward(buffers) + buffers["patches"].mean() * 0
+
+
+def test_pitfall_1_13_a_planted_fault_is_found_at_the_start_and_everything_still_runs(vlm: VLM) -> None:
+    manager = EncoderCudaGraphManager(
+        PaddingIsRead(vlm.model.encoder, vlm.model.config),
+        torch.device("cuda"),
+        EncoderGraphSettings(True, (128, 320)),
+    )
+    manager.capture()
+    batch = batch_of([(TileShape(16, 16), TileShape(20, 16))], seed=3)
+    features = joined(manager.execute(batch)).float()
+    exact = joined(EagerImageEncoder(vlm.model.encoder).encode(batch).features).float()
+    assert manager.stats.graphs_switched_off == 2
+    assert manager.stats.eager_tiles_by_reason == {"graphs_switched_off": 2}
+    assert (features - exact).norm() <= 1e-2 * exact.norm()
+
+
+def test_pitfall_1_16_a_thousand_encodes_beside_decodes_equal_serial_ones(vlm: VLM, graphs: GraphImageEncoder) -> None:
     batches = [random_batch(vlm, 1, seed) for seed in range(4)]
     expected = [joined(graphs.encode(batch).features) for batch in batches]
     decode = DecodeGraph()

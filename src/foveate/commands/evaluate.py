@@ -3,7 +3,7 @@
 import json
 from itertools import combinations
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -26,7 +26,7 @@ from foveate.evaluation.runner import (
 from foveate.evaluation.sheet import write_sheet
 from foveate.loading import find_folder, load
 
-Graphs = Literal["auto", "on", "off", "both"]
+MODES: dict[str, list[bool | None]] = {"auto": [None], "on": [True], "off": [False], "both": [True, False]}
 
 
 def evaluation(
@@ -58,13 +58,12 @@ def evaluation(
 
 
 def _predictors(model: str, graphs: str, against: str | None, device: str, dtype: str) -> list[Predictor]:
-    modes: list[bool | None] | None = {"auto": [None], "on": [True], "off": [False], "both": [True, False]}.get(graphs)
-    if modes is None:
+    if graphs not in MODES:
         raise ConfigurationError(f"graphs is {graphs!r}; allowed are auto, on, off and both")
     if against not in (None, "transformers"):
         raise ConfigurationError(f"against is {against!r}; allowed is transformers")
     predictors: list[Predictor] = []
-    for mode in modes:
+    for mode in MODES[graphs]:
         config = {} if mode is None else {"cudagraph_mm_encoder": mode}
         name = {None: "foveate", True: "foveate, graphs", False: "foveate, eager"}[mode]
         vlm = load(model, device=device, dtype=dtype, compilation_config=config)

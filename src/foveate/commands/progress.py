@@ -18,7 +18,7 @@ class ShowProgress(Protocol):
 
 @contextmanager
 def stages_bar() -> Iterator[Callable[[str, int, int], None]]:
-    """Show a bar for one thing after another; yields a function that takes what it is, the number done and the total."""
+    """Show a bar for one thing after another; yields what moves it: what is done, how many, of how many."""
     with loading_bar("starting") as progress:
         yield lambda stage, done, total: progress(done, total, stage)
 
