@@ -5,12 +5,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import torch
-from foveate.evaluation.example import Example
-from foveate.evaluation.skills import draw
 from network import PackedExamples
 from torch.utils.data import IterableDataset, get_worker_info
 from torchvision.transforms.v2 import functional as transforms
 
+from foveate.evaluation.example import Example
+from foveate.evaluation.skills import draw
+from foveate.evaluation.splits import Split
 from foveate.models.lfm2_vl.config import ModelConfig
 from foveate.models.lfm2_vl.pixels import cut, patchify
 from foveate.models.lfm2_vl.processing import Processor
@@ -51,7 +52,7 @@ class ExampleStream(IterableDataset[PackedExamples]):
         while True:
             choice = random.Random(seed)
             skill = choice.choices(self._skills, self._weights)[0]
-            example = prepare(draw(skill, seed, "train"), self._processor)
+            example = prepare(draw(skill, seed, Split.TRAINING), self._processor)
             seed += workers
             if waiting and rows + example.patches.shape[0] > self._patch_rows:
                 yield pack(waiting, self._processor.config)

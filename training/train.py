@@ -26,10 +26,10 @@ from foveate.models.lfm2_vl.model import Lfm2VlModel
 from foveate.models.lfm2_vl.processing import Processor
 
 MIXTURE = {
-    "transcription": 24,
-    "pages": 16,
-    "forms": 10,
-    "printed_text": 14,
+    "transcription": 30,
+    "pages": 5,
+    "forms": 12,
+    "printed_text": 16,
     "shapes": 8,
     "counting": 6,
     "relations": 8,
@@ -162,7 +162,6 @@ def train(arguments: argparse.Namespace) -> None:
         pin_memory=device.type == "cuda",
         multiprocessing_context="spawn" if arguments.workers else None,
     )
-    log = (arguments.work / "log.jsonl").open("a", encoding="utf-8")
     last, waited_s, totals = time.monotonic(), 0.0, torch.zeros(2, device=device)
     feed = iter(batches)
     while run.step < arguments.until_step and time.monotonic() < end:
@@ -184,16 +183,16 @@ def train(arguments: argparse.Namespace) -> None:
                 "steps_per_s": round(arguments.log_every / (now - last), 2),
                 "waiting": round(waited_s / (now - last), 2),
             }
-            log.write(json.dumps(line) + "\n")
-            log.flush()
+            with (arguments.work / "log.jsonl").open("a", encoding="utf-8") as log:
+                log.write(json.dumps(line) + "\n")
             print(line, flush=True)
             last, waited_s = now, 0.0
             totals.zero_()
     run.save()
 
 
-def main() -> None:
-    """Read the arguments and train."""
+def main_with(arguments: list[str] | None = None) -> None:
+    """Read the arguments, by default the command line's, and train."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("work", type=Path)
     parser.add_argument("--minutes", type=float, default=9)
@@ -202,8 +201,8 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=15)
     parser.add_argument("--log-every", type=int, default=50)
     parser.add_argument("--seed", type=int, default=1)
-    train(parser.parse_args())
+    train(parser.parse_args(arguments))
 
 
 if __name__ == "__main__":
-    main()
+    main_with()
