@@ -38,13 +38,13 @@ class SamplingParams:
         _check_number("top_p", self.top_p, 0, 1, open_low=True)
         _check_int("top_k", self.top_k, 0, None)
         _check_number("min_p", self.min_p, 0, 1)
-        _check_number("repetition_penalty", self.repetition_penalty, 0, 100, open_low=True)
+        _check_number("repetition_penalty", self.repetition_penalty, 0.01, 100)
         if self.seed is not None:
             _check_int("seed", self.seed, 0, MAX_SEED)
-        texts = (self.stop,) if isinstance(self.stop, str) else tuple(self.stop)
-        if not all(isinstance(text, str) and text for text in texts):
+        texts = (self.stop,) if isinstance(self.stop, str) else self.stop
+        if not isinstance(texts, Sequence) or not all(isinstance(text, str) and text for text in texts):
             raise ConfigurationError(f"stop is {self.stop!r}; give texts of at least one character")
-        object.__setattr__(self, "stop", texts)
+        object.__setattr__(self, "stop", tuple(texts))
 
     @property
     def is_greedy(self) -> bool:

@@ -3,9 +3,11 @@
 A leaf: it knows torch and Foveate's errors, no model. `docs/encoder-graphs.md` explains it.
 """
 
-from foveate.graphs.backends import CudaGraphBackend, EagerBackend, GraphBackend
-from foveate.graphs.manager import EncoderCudaGraphManager, GraphCheckError, OutputRows
-from foveate.graphs.planner import LinearCost, Plan, PlannedRun, Planner, ReplayCost
+from foveate.graphs.backends import CudaGraphBackend, EagerBackend, GraphBackend, Work
+from foveate.graphs.contract import OutputRows
+from foveate.graphs.manager import EncoderCudaGraphManager, GraphCheckError
+from foveate.graphs.plan import EagerReason, Plan, PlannedRun
+from foveate.graphs.planner import LinearCost, Planner, ReplayCost
 from foveate.graphs.protocol import (
     BudgetRange,
     BufferSpec,
@@ -23,6 +25,7 @@ __all__ = [
     "BufferSpec",
     "CudaGraphBackend",
     "EagerBackend",
+    "EagerReason",
     "EncoderCudaGraphConfig",
     "EncoderCudaGraphManager",
     "EncoderGraphSettings",
@@ -41,5 +44,6 @@ __all__ = [
     "ReplayCost",
     "SupportsEncoderCudaGraph",
     "TileSpec",
+    "Work",
     "parse_settings",
 ]

@@ -27,7 +27,9 @@ def automatic_budgets(span: BudgetRange) -> tuple[int, ...]:
     return tuple(budgets)
 
 
-def graph_capacities(settings: EncoderGraphSettings, span: BudgetRange, max_frames: int) -> tuple[GraphCapacity, ...]:
+def graph_capacities(
+    settings: EncoderGraphSettings, span: BudgetRange, *, inputs_per_token: int, frames_per_video: int
+) -> tuple[GraphCapacity, ...]:
     """Return the capacity of every graph, smallest first; raises ConfigurationError on a setting out of bounds."""
     budgets = settings.encoder_cudagraph_token_budgets or automatic_budgets(span)
     limit = LARGEST_MULTIPLE * span.largest
@@ -36,21 +38,29 @@ def graph_capacities(settings: EncoderGraphSettings, span: BudgetRange, max_fram
             raise ConfigurationError(
                 f"encoder_cudagraph_token_budgets holds {budget}; here budgets go from {span.smallest} to {limit}"
             )
-    frames = settings.encoder_cudagraph_max_frames_per_batch or 0
-    if frames > max_frames:
-        raise ConfigurationError(
-            f"encoder_cudagraph_max_frames_per_batch is {frames}; this model takes at most {max_frames} video frames"
-        )
-    most_items = budgets[-1] // span.smallest
-    items = settings.encoder_cudagraph_max_vision_items_per_batch or most_items
-    if items > most_items:
-        raise ConfigurationError(
-            f"encoder_cudagraph_max_vision_items_per_batch is {items}; the largest budget, {budgets[-1]} tokens, holds"
-            f" at most {most_items} images of {span.smallest} tokens"
-        )
-    return tuple(_capacity(budget, span, items, frames) for budget in budgets)
+    items = _max_items(settings, span, budgets[-1])
+    frames = _max_frames(settings, items, frames_per_video)
+    tiles = {budget: budget // span.smallest for budget in budgets}
+    return tuple(
+        GraphCapacity(budget, budget * inputs_per_token, tiles[budget], min(items, tiles[budget]), frames)
+        for budget in budgets
+    )
 
 
-def _capacity(budget: int, span: BudgetRange, items: int, frames: int) -> GraphCapacity:
-    tiles = budget // span.smallest
-    return GraphCapacity(tokens=budget, tiles=tiles, items=min(items, tiles), frames=frames)
+def _max_items(settings: EncoderGraphSettings, span: BudgetRange, largest_budget: int) -> int:
+    most = largest_budget // span.smallest
+    items = settings.encoder_cudagraph_max_vision_items_per_batch or most
+    if items > most:
+        raise ConfigurationError(
+            f"encoder_cudagraph_max_vision_items_per_batch is {items}; the largest budget, {largest_budget} tokens,"
+            f" holds at most {most} images of {span.smallest} tokens"
+        )
+    return items
+
+
+def _max_frames(settings: EncoderGraphSettings, items: int, frames_per_video: int) -> int:
+    frames, most = settings.encoder_cudagraph_max_frames_per_batch, items * frames_per_video
+    if frames is not None and frames > most:
+        bound = f"{items} videos have at most {most} frames" if most else "this model takes no video: leave it out"
+        raise ConfigurationError(f"encoder_cudagraph_max_frames_per_batch is {frames}; {bound}")
+    return most if frames is None else frames

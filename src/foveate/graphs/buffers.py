@@ -22,7 +22,7 @@ class StaticBuffers:
         self, config: EncoderCudaGraphConfig, capacities: Sequence[GraphCapacity], device: torch.device
     ) -> None:
         self._config = config
-        self._largest = {spec.key: max(_num_rows(spec, config, each) for each in capacities) for spec in config.buffers}
+        self._largest = {spec.key: max(_num_rows(spec, each) for each in capacities) for spec in config.buffers}
         self._inputs = {
             spec.key: torch.zeros((self._largest[spec.key], *spec.row_shape), dtype=spec.dtype, device=device)
             for spec in config.buffers
@@ -38,9 +38,7 @@ class StaticBuffers:
 
     def inputs(self, capacity: GraphCapacity) -> dict[str, Tensor]:
         """Return the input buffers as the graph of `capacity` sees them."""
-        return {
-            spec.key: self._inputs[spec.key][: _num_rows(spec, self._config, capacity)] for spec in self._config.buffers
-        }
+        return {spec.key: self._inputs[spec.key][: _num_rows(spec, capacity)] for spec in self._config.buffers}
 
     def output(self, tokens: int) -> Tensor:
         """Return the first rows of the output buffer, `[tokens, output_width]`."""
@@ -49,8 +47,14 @@ class StaticBuffers:
     def load(self, capacity: GraphCapacity, values: Mapping[str, Tensor]) -> None:
         """Copy a batch's rows in, on the current stream; never waits for the device.
 
-        The caller has checked that they fit `capacity`.
+        Raises ValueError, before anything is copied, when there are more rows than fit into `capacity`.
         """
+        for spec in self._config.buffers:
+            given, most = values[spec.key].shape[0], _num_rows(spec, capacity)
+            if given > most:
+                raise ValueError(
+                    f"{given} rows for the buffer {spec.key!r}; the graph of {capacity.tokens} tokens holds {most}"
+                )
         slot = self._staging.acquire() if self._staging else None
         for spec in self._config.buffers:
             buffer, rows = self.inputs(capacity)[spec.key], values[spec.key]
@@ -64,9 +68,14 @@ class StaticBuffers:
             slot.event.record()
 
     def poison(self) -> None:
-        """Fill every float buffer with NaN and zero the others: what a check must survive."""
+        """Fill every float buffer with NaN: what a check must survive.
+
+        The others keep what the last batch left in them, which is the worst that can lie there: shapes of tiles that
+        are gone.
+        """
         for tensor in (*self._inputs.values(), self._output):
-            tensor.fill_(torch.nan) if tensor.is_floating_point() else tensor.zero_()
+            if tensor.is_floating_point():
+                tensor.fill_(torch.nan)
 
 
 @dataclass(frozen=True)
@@ -107,5 +116,5 @@ def _load_pinned(buffer: Tensor, rows: Tensor, pinned: Tensor, spec: BufferSpec)
     buffer[:count].copy_(pinned[:count], non_blocking=True)
 
 
-def _num_rows(spec: BufferSpec, config: EncoderCudaGraphConfig, capacity: GraphCapacity) -> int:
-    return capacity.tiles if spec.rows == "tile" else capacity.tokens * config.inputs_per_token
+def _num_rows(spec: BufferSpec, capacity: GraphCapacity) -> int:
+    return capacity.tiles if spec.rows == "tile" else capacity.input_rows

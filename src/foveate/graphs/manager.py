@@ -2,8 +2,7 @@
 
 import logging
 import threading
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Generic
@@ -12,10 +11,13 @@ import torch
 from torch import Tensor
 
 from foveate.errors import FoveateError
-from foveate.graphs.backends import GraphBackend, default_backend
+from foveate.graphs.backends import GraphBackend, Work, default_backend
 from foveate.graphs.budgets import graph_capacities
 from foveate.graphs.buffers import StaticBuffers
-from foveate.graphs.planner import Plan, PlannedRun, Planner, ReplayCost, eager_plan
+from foveate.graphs.contract import OutputRows, check_out, check_output, check_plan, check_rows
+from foveate.graphs.measuring import free_bytes, reserved_bytes, time_ms
+from foveate.graphs.plan import Plan, PlannedRun
+from foveate.graphs.planner import Planner, ReplayCost, eager_plan
 from foveate.graphs.protocol import Batch, GraphCapacity, SupportsEncoderCudaGraph
 from foveate.graphs.selfcheck import GraphUnderTest, find_fault
 from foveate.graphs.settings import EncoderGraphSettings
@@ -32,22 +34,12 @@ class GraphCheckError(FoveateError):
 
 
 @dataclass(frozen=True)
-class OutputRows:
-    """Where results go when the caller has a place for them."""
-
-    embeddings: Tensor
-    """`[rows, output_width]`, written in place."""
-    rows: Tensor
-    """`[output tokens of the batch]` int64 on the same device: the row that takes each output row."""
-
-
-@dataclass(frozen=True)
 class CapturedGraph:
-    """One graph that can be replayed."""
+    """One graph and the work that it recorded. A graph that failed its check is kept too, and never replayed."""
 
     capacity: GraphCapacity
-    replay: Callable[[], None]
-    work: Callable[[], None]
+    replay: Work
+    work: Work
 
 
 class EncoderCudaGraphManager(Generic[Batch]):
@@ -78,7 +70,8 @@ class EncoderCudaGraphManager(Generic[Batch]):
         self._capacities = graph_capacities(
             settings or EncoderGraphSettings(),
             model.get_encoder_cudagraph_budget_range(),
-            model.get_max_frames_per_video(),
+            inputs_per_token=self._config.inputs_per_token,
+            frames_per_video=model.get_max_frames_per_video(),
         )
         self._backend = backend or default_backend(device)
         self._buffers = StaticBuffers(self._config, self._capacities, device)
@@ -108,16 +101,20 @@ class EncoderCudaGraphManager(Generic[Batch]):
 
     @torch.no_grad()
     def capture(self, progress: Progress | None = None) -> None:
-        """Capture and check every graph, largest first. Called once, at the start."""
-        self._reserved_bytes()  # gives cached memory back, so that free memory before and after can be compared
-        before = self._free_memory()
+        """Capture and check every graph, largest first. Called once, at the start; ValueError the second time."""
+        if self._graphs:
+            raise ValueError("these graphs are captured already; make another manager for other graphs")
+        reserved_bytes(self._device)  # gives cached memory back, so that free memory before and after can be compared
+        before = free_bytes(self._device)
         for index, capacity in enumerate(reversed(self._capacities), 1):
             self._capture_one(capacity)
             if progress:
                 progress(index, len(self._capacities))
-        self._free_bytes = (before, self._free_memory())
+        self._free_bytes = (before, free_bytes(self._device))
         usable = [report.capacity for report in self._reports if report.fault is None]
+        self.stats.graphs_switched_off = len(self._reports) - len(usable)
         self._planner = Planner(usable, self._cost)
+        self._log_start()
 
     def plan(self, batch: Batch) -> Plan:
         """Decide how a batch runs; host work alone."""
@@ -132,10 +129,14 @@ class EncoderCudaGraphManager(Generic[Batch]):
 
         Returns one fresh tensor `[output_tokens, output_width]` an item, or, when `out` is given, writes the rows
         there and returns an empty list. `plan` is one that `plan(batch)` gave. Nothing is read back from the device.
+        Raises ValueError when `out` or `plan` do not fit the batch, or when the model breaks its own item specs.
         """
         specs = self._model.get_encoder_cudagraph_item_specs(batch)
         plan = plan or self.plan(batch)
-        result = None if out else self._fresh(sum(spec.output_tokens for spec in specs))
+        check_plan(plan, specs)
+        if out is not None:
+            check_out(out, plan.tokens, self._config.output_width)
+        result = None if out else self._fresh(plan.tokens)
         with self._lock:
             with self._buffers_in_use():
                 first = 0
@@ -161,9 +162,11 @@ class EncoderCudaGraphManager(Generic[Batch]):
 
     def _run(self, part: Batch, run: PlannedRun) -> Tensor:
         if run.budget is None:
-            return self._model.encoder_eager_forward(part)
+            return check_output(self._model.encoder_eager_forward(part), run)
         graph = self._graphs[run.budget]
-        self._buffers.load(graph.capacity, self._model.prepare_encoder_cudagraph_replay_buffers(part))
+        values = self._model.prepare_encoder_cudagraph_replay_buffers(part)
+        check_rows(self._config.buffers, values, run)
+        self._buffers.load(graph.capacity, values)
         graph.replay()
         return self._buffers.output(run.tokens)
 
@@ -178,14 +181,27 @@ class EncoderCudaGraphManager(Generic[Batch]):
 
         sample = self._model.prepare_encoder_cudagraph_capture_inputs(capacity)
         self._buffers.load(capacity, self._model.prepare_encoder_cudagraph_replay_buffers(sample))
-        before = self._reserved_bytes()
+        before = reserved_bytes(self._device)
         replay = self._backend.capture(work)
-        pool_bytes = self._reserved_bytes() - before
+        pool_bytes = reserved_bytes(self._device) - before
         fault = find_fault(GraphUnderTest(self._model, self._buffers, capacity, replay, work))
         if fault:
             self._report_fault(capacity, fault)
         self._graphs[capacity.tokens] = CapturedGraph(capacity, replay, work)
-        self._reports.append(GraphReport(capacity, pool_bytes, self._time_ms(replay), fault))
+        self._reports.append(GraphReport(capacity, pool_bytes, time_ms(self._device, replay), fault))
+
+    def _log_start(self) -> None:
+        memory, budgets = self.memory, [capacity.tokens for capacity in self._capacities]
+        logger.info(
+            "captured %d encoder graphs (%s), %d to %d tokens, %d switched off; buffers %.1f MB, graphs %.1f MB",
+            len(budgets),
+            self.backend_name,
+            budgets[0],
+            budgets[-1],
+            self.stats.graphs_switched_off,
+            memory.buffer_bytes / 1e6,
+            memory.pool_bytes / 1e6,
+        )
 
     def _report_fault(self, capacity: GraphCapacity, fault: str) -> None:
         message = f"the encoder graph of {capacity.tokens} tokens is switched off: {fault}"
@@ -193,37 +209,9 @@ class EncoderCudaGraphManager(Generic[Batch]):
             raise GraphCheckError(message)
         logger.error(message)
 
-    def _time_ms(self, replay: Callable[[], None]) -> float:
-        if self._device.type != "cuda":
-            start = time.perf_counter()
-            replay()
-            return (time.perf_counter() - start) * 1e3
-        start_event, end_event = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        start_event.record()
-        replay()
-        end_event.record()
-        end_event.synchronize()
-        return start_event.elapsed_time(end_event)
-
-    def _reserved_bytes(self) -> int:
-        if self._device.type != "cuda":
-            return 0
-        # What other work has cached is given back first, so that the difference is the pool's alone.
-        torch.cuda.synchronize(self._device)
-        torch.cuda.empty_cache()
-        return int(torch.cuda.memory_stats(self._device)["reserved_bytes.all.current"])
-
-    def _free_memory(self) -> int:
-        return torch.cuda.mem_get_info(self._device)[0] if self._device.type == "cuda" else 0
-
 
 def _write(rows: Tensor, first: int, result: Tensor | None, out: OutputRows | None) -> None:
     if out is not None:
         out.embeddings.index_copy_(0, out.rows[first : first + rows.shape[0]], rows.to(out.embeddings.dtype))
     elif result is not None:
         result[first : first + rows.shape[0]].copy_(rows)
-
-
-def switched_off(reports: Sequence[GraphReport]) -> tuple[GraphReport, ...]:
-    """Return the graphs that failed their check."""
-    return tuple(report for report in reports if report.fault is not None)

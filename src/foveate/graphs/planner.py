@@ -1,59 +1,14 @@
 """Which tiles of a batch go into which graph, decided on the host before the first launch."""
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
-from typing import Literal, Protocol
+from itertools import groupby
+from typing import Protocol
 
+from foveate.graphs.flat_batch import FlatBatch
+from foveate.graphs.plan import EagerReason, Plan, PlannedRun
 from foveate.graphs.protocol import EncoderItemSpec, GraphCapacity
-
-EagerReason = Literal["tile_exceeds_every_budget", "graphs_switched_off", "modality_not_captured"]
-
-
-@dataclass(frozen=True)
-class PlannedRun:
-    """Neighbouring tiles that run together."""
-
-    first_tile: int
-    """Index of the first tile, over the whole batch."""
-    end_tile: int
-    """Index behind the last."""
-    tokens: int
-    """Output rows of these tiles."""
-    items: int
-    """Items with tiles among these."""
-    budget: int | None
-    """Token budget of the graph that replays them; None means eagerly."""
-    reason: EagerReason | None = None
-    """Why they run eagerly; None for a replay."""
-
-    @property
-    def tiles(self) -> range:
-        """The tiles, by index over the whole batch."""
-        return range(self.first_tile, self.end_tile)
-
-    @property
-    def padded_tokens(self) -> int:
-        """Output rows of the replay that belong to no tile."""
-        return 0 if self.budget is None else self.budget - self.tokens
-
-
-@dataclass(frozen=True)
-class Plan:
-    """How a batch runs. Invariant: the runs are in tile order, and every tile is in exactly one of them."""
-
-    runs: tuple[PlannedRun, ...]
-
-    @property
-    def replays(self) -> tuple[PlannedRun, ...]:
-        """The runs that replay a graph."""
-        return tuple(run for run in self.runs if run.budget is not None)
-
-    @property
-    def eager_runs(self) -> tuple[PlannedRun, ...]:
-        """The runs that do not."""
-        return tuple(run for run in self.runs if run.budget is None)
 
 
 class ReplayCost(Protocol):
@@ -77,7 +32,8 @@ class LinearCost:
 
 
 class Planner:
-    """Finds the cheapest cover of a batch by replays of neighbouring tiles.
+    """Finds the cheapest cover of a batch by replays of neighbouring tiles; of two that cost the same, the one with
+    fewer replays.
 
     Neighbours only: rows then stay in order, so what goes in and what comes out are plain slices.
     """
@@ -86,76 +42,65 @@ class Planner:
         self._capacities = sorted(capacities, key=lambda capacity: capacity.tokens)
         self._budgets = [capacity.tokens for capacity in self._capacities]
         cost = cost or LinearCost()
-        self._costs = [cost(budget) for budget in self._budgets]
+        costs = self._costs = [cost(budget) for budget in self._budgets]
+        count = len(costs)
+        # For each graph: itself and the larger ones, cheapest first.
+        self._at_least = [sorted(range(first, count), key=costs.__getitem__) for first in range(count)]
 
     def plan(self, specs: Sequence[EncoderItemSpec]) -> Plan:
-        """Plan a batch; a tile that exceeds every budget runs eagerly, with its neighbours of that kind."""
+        """Plan a batch; a tile that fits no graph runs eagerly, with its neighbours of that kind."""
         if not self._capacities:
-            return Plan(_eager(specs, "graphs_switched_off"))
-        tokens = [tile.output_tokens for spec in specs for tile in spec.tiles]
-        owner = [index for index, spec in enumerate(specs) for _ in spec.tiles]
+            return eager_plan(specs, "graphs_switched_off")
+        batch = FlatBatch.of(specs)
         runs: list[PlannedRun] = []
-        start = 0
-        for end in _block_ends(tokens, self._budgets[-1]):
-            if tokens[start] > self._budgets[-1]:
-                runs.append(_run(tokens, owner, start, end, None, "tile_exceeds_every_budget"))
+        for fits, first, end in self._blocks(batch):
+            if fits:
+                runs += self._cover(batch, first, end)
             else:
-                runs += self._cover(tokens, owner, start, end)
-            start = end
+                runs.append(batch.run(first, end, None, "tile_exceeds_every_budget"))
         return Plan(tuple(runs))
 
-    def _cover(self, tokens: list[int], owner: list[int], start: int, end: int) -> list[PlannedRun]:
-        # best[i] is the least cost of the tiles start..start + i; came_from and graph say how it was reached.
-        count = end - start
-        best = [0.0] + [float("inf")] * count
-        came_from, graph = [0] * (count + 1), [0] * (count + 1)
-        for first in range(count):
-            total, items = 0, 0
-            for last in range(first, count):
-                total += tokens[start + last]
-                items += last == first or owner[start + last] != owner[start + last - 1]
-                index = self._smallest_fit(total, last - first + 1, items)
-                if index is None:
+    def _blocks(self, batch: FlatBatch) -> Iterator[tuple[bool, int, int]]:
+        """Cut where tiles that fit a graph and tiles that fit none meet; yields (whether they fit, first, end)."""
+
+        def fits(tile: int) -> bool:
+            return self._cheapest_fit(batch, tile, tile + 1) is not None
+
+        for fitting, tiles in groupby(range(batch.num_tiles), key=fits):
+            block = list(tiles)
+            yield fitting, block[0], block[-1] + 1
+
+    def _cover(self, batch: FlatBatch, start: int, stop: int) -> list[PlannedRun]:
+        # best[end]: the least (cost, replays) of the tiles up to end; reached_by[end]: where its last run begins, and
+        # the graph of that run.
+        best = {start: (0.0, 0)}
+        reached_by: dict[int, tuple[int, int]] = {}
+        for first in range(start, stop):
+            cost, replays = best[first]
+            for end in range(first + 1, stop + 1):
+                graph = self._cheapest_fit(batch, first, end)
+                if graph is None:
                     break
-                cost = best[first] + self._costs[index]
-                if cost < best[last + 1]:
-                    best[last + 1], came_from[last + 1], graph[last + 1] = cost, first, index
+                candidate = (cost + self._costs[graph], replays + 1)
+                if end not in best or candidate < best[end]:
+                    best[end], reached_by[end] = candidate, (first, graph)
         runs: list[PlannedRun] = []
-        at = count
-        while at > 0:
-            first = came_from[at]
-            runs.append(_run(tokens, owner, start + first, start + at, self._budgets[graph[at]], None))
-            at = first
+        while stop > start:
+            first, graph = reached_by[stop]
+            runs.append(batch.run(first, stop, self._budgets[graph]))
+            stop = first
         return runs[::-1]
 
-    def _smallest_fit(self, tokens: int, tiles: int, items: int) -> int | None:
-        index = bisect_left(self._budgets, tokens)
-        while index < len(self._budgets):
-            capacity = self._capacities[index]
-            if tiles <= capacity.tiles and items <= capacity.items:
-                return index
-            index += 1
-        return None
+    def _cheapest_fit(self, batch: FlatBatch, first: int, end: int) -> int | None:
+        smallest = bisect_left(self._budgets, batch.num_tokens(first, end))
+        if smallest == len(self._budgets):
+            return None
+        return next(
+            (graph for graph in self._at_least[smallest] if batch.fit(first, end, self._capacities[graph])), None
+        )
 
 
 def eager_plan(specs: Sequence[EncoderItemSpec], reason: EagerReason) -> Plan:
     """Return the plan that runs a whole batch eagerly."""
-    return Plan(_eager(specs, reason))
-
-
-def _eager(specs: Sequence[EncoderItemSpec], reason: EagerReason) -> tuple[PlannedRun, ...]:
-    tokens = [tile.output_tokens for spec in specs for tile in spec.tiles]
-    owner = [index for index, spec in enumerate(specs) for _ in spec.tiles]
-    return (_run(tokens, owner, 0, len(tokens), None, reason),) if tokens else ()
-
-
-def _block_ends(tokens: list[int], largest: int) -> list[int]:
-    """Cut where tiles that fit the largest budget and tiles that do not meet; returns the end of each block."""
-    changes = [index for index, (a, b) in enumerate(pairwise(tokens), 1) if (a > largest) != (b > largest)]
-    return [*changes, len(tokens)] if tokens else []
-
-
-def _run(
-    tokens: list[int], owner: list[int], first: int, end: int, budget: int | None, reason: EagerReason | None
-) -> PlannedRun:
-    return PlannedRun(first, end, sum(tokens[first:end]), len(set(owner[first:end])), budget, reason)
+    batch = FlatBatch.of(specs)
+    return Plan((batch.run(0, batch.num_tiles, None, reason),) if batch.num_tiles else ())

@@ -28,11 +28,13 @@ class TileSpec:
     """Input rows, such as patches; at least 1."""
     output_tokens: int
     """Output rows, such as image tokens; at least 1."""
+    frames: int = 0
+    """Video frames; 0 for a tile of an image."""
 
 
 @dataclass(frozen=True)
 class EncoderItemSpec:
-    """The size of one item. Invariant: both totals are the sums over its tiles."""
+    """The size of one item. Invariant: both totals are the sums over its tiles; ValueError otherwise."""
 
     input_size: int
     """Input rows of all its tiles."""
@@ -40,6 +42,14 @@ class EncoderItemSpec:
     """Output rows of all its tiles."""
     tiles: tuple[TileSpec, ...]
     """Its tiles, in the order in which their rows lie in the batch."""
+
+    def __post_init__(self) -> None:
+        sums = sum(tile.input_size for tile in self.tiles), sum(tile.output_tokens for tile in self.tiles)
+        if sums != (self.input_size, self.output_tokens):
+            raise ValueError(
+                f"an item has {self.input_size} input rows and {self.output_tokens} output tokens, but its tiles sum to"
+                f" {sums[0]} and {sums[1]}; use EncoderItemSpec.of(tiles)"
+            )
 
     @classmethod
     def of(cls, tiles: Sequence[TileSpec]) -> "EncoderItemSpec":
@@ -54,6 +64,8 @@ class GraphCapacity:
 
     tokens: int
     """Output rows: the token budget."""
+    input_rows: int
+    """Input rows."""
     tiles: int
     """Tile slots."""
     items: int
@@ -69,7 +81,7 @@ class BufferSpec:
     key: str
     """Its name in `Buffers`."""
     rows: Literal["input", "tile"]
-    """What one row stands for: an input row (the buffer has `tokens * inputs_per_token` of them) or a tile slot."""
+    """What one row stands for: an input row (the buffer has as many as the graph's `input_rows`) or a tile slot."""
     row_shape: tuple[int, ...]
     """The shape of one row."""
     dtype: torch.dtype
@@ -88,7 +100,7 @@ class EncoderCudaGraphConfig:
     buffers: tuple[BufferSpec, ...]
     """Its input buffers."""
     inputs_per_token: int
-    """Input rows that become one output row."""
+    """Input rows that become one output row: a graph holds so many for each token of its budget."""
     output_width: int
     """Width of an output row."""
     output_dtype: torch.dtype
@@ -141,10 +153,14 @@ class SupportsEncoderCudaGraph(Protocol[Batch]):
         A run of neighbours is returned as views, without a copy.
         """
 
-    def prepare_encoder_cudagraph_capture_inputs(self, capacity: GraphCapacity) -> Batch:
-        """Return a batch of random but valid contents that fills `capacity` as far as the model's tiles allow.
+    def prepare_encoder_cudagraph_capture_inputs(
+        self, capacity: GraphCapacity, *, seed: int = 0, short_tiles: bool = False
+    ) -> Batch:
+        """Return a batch of valid contents that fills `capacity` as far as the model's tiles allow.
 
-        It is what graphs are captured and checked with; its tensors are on the model's device.
+        It is what graphs are captured and checked with; its tensors are on the model's device. `seed` chooses the
+        random contents: the same gives the same, another gives others. Tiles are as long as they can be, or, with
+        `short_tiles`, as short as they can be and as many as fit.
         """
 
     def prepare_encoder_cudagraph_replay_buffers(self, batch: Batch) -> Buffers:

@@ -9,6 +9,7 @@ from foveate.errors import ConfigurationError
 
 MOST_BUDGETS = 64
 """More graphs than this is a mistake: each costs memory and start-up time."""
+_LOWEST_COUNTS = {"encoder_cudagraph_max_vision_items_per_batch": 1, "encoder_cudagraph_max_frames_per_batch": 0}
 
 
 @dataclass(frozen=True)
@@ -22,16 +23,16 @@ class EncoderGraphSettings:
     encoder_cudagraph_max_vision_items_per_batch: int | None = None
     """Most items with tiles in one replay; automatic is as many as there are tile slots."""
     encoder_cudagraph_max_frames_per_batch: int | None = None
-    """Most video frames in one replay; models without video take 0."""
+    """Most video frames in one replay; automatic is as many as that many videos can have, 0 for models without video.
+    """
 
     def __post_init__(self) -> None:
         if not isinstance(self.cudagraph_mm_encoder, bool | None):
             raise ConfigurationError(f"cudagraph_mm_encoder is {self.cudagraph_mm_encoder!r}; give true or false")
         object.__setattr__(self, "encoder_cudagraph_token_budgets", _budgets(self.encoder_cudagraph_token_budgets))
-        _check_count(
-            "encoder_cudagraph_max_vision_items_per_batch", self.encoder_cudagraph_max_vision_items_per_batch, 1
-        )
-        _check_count("encoder_cudagraph_max_frames_per_batch", self.encoder_cudagraph_max_frames_per_batch, 0)
+        for name, low in _LOWEST_COUNTS.items():
+            if getattr(self, name) is not None:
+                _check_count(name, getattr(self, name), low)
 
 
 def parse_settings(value: str | Mapping[str, Any] | EncoderGraphSettings | None) -> EncoderGraphSettings:
@@ -41,7 +42,7 @@ def parse_settings(value: str | Mapping[str, Any] | EncoderGraphSettings | None)
     if isinstance(value, str):
         try:
             value = json.loads(value)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise ConfigurationError(f"the compilation config is not JSON: {error}") from None
     if not isinstance(value, Mapping):
         raise ConfigurationError(f"the compilation config is {value!r}; give an object such as {{}}")
@@ -68,5 +69,5 @@ def _budgets(value: object) -> tuple[int, ...] | None:
 
 
 def _check_count(name: str, value: object, low: int) -> None:
-    if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < low):
+    if isinstance(value, bool) or not isinstance(value, int) or value < low:
         raise ConfigurationError(f"{name} holds {value!r}; give whole numbers of at least {low}")

@@ -3,13 +3,16 @@
 from collections import Counter
 from dataclasses import dataclass, field
 
-from foveate.graphs.planner import Plan
+from foveate.graphs.plan import Plan
 from foveate.graphs.protocol import GraphCapacity
 
 
 @dataclass
 class EncoderStats:
-    """Counts since the start. Invariant: `tiles == replayed_tiles + eager_tiles`."""
+    """Counts since the start.
+
+    Invariants: every tile is either replayed or eager; every eager tile and every eager run has one reason.
+    """
 
     batches: int = 0
     """Calls of `execute`."""
@@ -17,8 +20,8 @@ class EncoderStats:
     """Items encoded."""
     replayed_tiles: int = 0
     """Tiles that ran in a graph."""
-    eager_tiles: int = 0
-    """Tiles that did not."""
+    eager_tiles_by_reason: Counter[str] = field(default_factory=Counter)
+    """Tiles that did not, by reason."""
     replays: Counter[int] = field(default_factory=Counter)
     """Replays by token budget."""
     eager_runs: Counter[str] = field(default_factory=Counter)
@@ -27,6 +30,13 @@ class EncoderStats:
     """Output rows of replays that belong to a tile."""
     padded_tokens: int = 0
     """Output rows of replays that do not."""
+    graphs_switched_off: int = 0
+    """Graphs that failed their start-up check and are never replayed."""
+
+    @property
+    def eager_tiles(self) -> int:
+        """Tiles that ran outside of graphs."""
+        return self.eager_tiles_by_reason.total()
 
     @property
     def tiles(self) -> int:
@@ -39,8 +49,9 @@ class EncoderStats:
         self.items += items
         for run in plan.runs:
             if run.budget is None:
-                self.eager_tiles += len(run.tiles)
-                self.eager_runs[run.reason or "unknown"] += 1
+                reason = run.reason or "unknown"
+                self.eager_tiles_by_reason[reason] += len(run.tiles)
+                self.eager_runs[reason] += 1
             else:
                 self.replayed_tiles += len(run.tiles)
                 self.replays[run.budget] += 1

@@ -21,7 +21,7 @@ def safetensors_files(folder: Path) -> list[Path]:
         weight_map = read_json(index).get("weight_map")
         if not isinstance(weight_map, dict) or not weight_map:
             raise CheckpointError(f"{index} has no weight_map")
-        files = [folder / str(name) for name in sorted(set(weight_map.values()))]
+        files = [folder / name for name in sorted({str(name) for name in weight_map.values()})]
         strays = [file.name for file in files if file.parent != folder]
         if strays:
             raise CheckpointError(f"{index} names {strays[0]!r}, which is not a file of this folder")

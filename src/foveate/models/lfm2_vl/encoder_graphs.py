@@ -77,18 +77,20 @@ class Lfm2VlEncoderGraphs:
         """Return the part of a batch that holds these tiles."""
         return batch if len(tiles) == len(batch.tiles) else batch.select(tiles)
 
-    def prepare_encoder_cudagraph_capture_inputs(self, capacity: GraphCapacity) -> ImageBatch:
-        """Full tiles as far as they fit, then one tile of what is left, with random pixels."""
-        full = self._config.images.longest_tile_patches // self._factor**2
-        whole, rest = divmod(capacity.tokens, full)
-        sizes = [full] * whole + ([rest] if rest and whole < capacity.tiles else [])
+    def prepare_encoder_cudagraph_capture_inputs(
+        self, capacity: GraphCapacity, *, seed: int = 0, short_tiles: bool = False
+    ) -> ImageBatch:
+        """One picture of random pixels, of full or of the smallest tiles as far as they fit, near square each."""
+        images = self._config.images
+        full = images.longest_tile_patches // self._factor**2
+        sizes = _tile_sizes(capacity, images.min_image_tokens if short_tiles else full, full)
         tiles = tuple(_near_square(size, self._factor) for size in sizes)
         rows = sum(tile.num_patches for tile in tiles)
         weight = self._weight
-        generator = torch.Generator(weight.device).manual_seed(rows)
+        generator = torch.Generator(weight.device).manual_seed(seed)
         shape = (rows, self._config.vision.patch_width)
         patches = torch.rand(shape, generator=generator, device=weight.device, dtype=torch.float32) * 2 - 1
-        return ImageBatch(patches.to(weight.dtype), tiles, (1,) * len(tiles))
+        return ImageBatch(patches.to(weight.dtype), tiles, (len(tiles),))
 
     def prepare_encoder_cudagraph_replay_buffers(self, batch: ImageBatch) -> Mapping[str, Tensor]:
         """Patches and tile shapes, wherever they are."""
@@ -105,6 +107,18 @@ class Lfm2VlEncoderGraphs:
     def postprocess_encoder_output(self, output: Tensor, specs: Sequence[EncoderItemSpec]) -> list[Tensor]:
         """Cut the rows by picture."""
         return list(output.split([spec.output_tokens for spec in specs]))
+
+
+def _tile_sizes(capacity: GraphCapacity, size: int, longest: int) -> list[int]:
+    """Return the tokens of each tile of a full batch: tiles of `size`, and one of what is left or, if there is no slot
+    for that, a longer last one."""
+    whole, rest = divmod(capacity.tokens, size)
+    sizes = [size] * min(whole, capacity.tiles)
+    if rest and len(sizes) < capacity.tiles:
+        sizes.append(rest)
+    elif rest:
+        sizes[-1] = min(sizes[-1] + rest, longest)
+    return sizes
 
 
 def _near_square(tokens: int, factor: int) -> TileShape:

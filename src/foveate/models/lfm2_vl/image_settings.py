@@ -76,19 +76,11 @@ class ImageSettings:
         for field in fields(self):
             value, usual = getattr(self, field.name), field.default
             if not _is_like(value, usual):
-                raise CheckpointError(
-                    f"{field.name} of the image settings is {value!r}; it must be of the kind of {usual!r}"
-                )
+                raise CheckpointError(f"{field.name} is {value!r}; it must be of the kind of {usual!r}")
 
     def _check_positive(self) -> None:
-        for name in (
-            "patch_size",
-            "downsample_factor",
-            "tile_size",
-            "max_pixels_tolerance",
-            "rescale_factor",
-            "image_std",
-        ):
+        sizes = ("patch_size", "downsample_factor", "tile_size")
+        for name in (*sizes, "max_pixels_tolerance", "rescale_factor", "image_std"):
             value = getattr(self, name)
             if min(value if isinstance(value, tuple) else (value,)) <= 0:
                 raise CheckpointError(f"{name} is {value}; it must be above 0")
@@ -115,7 +107,12 @@ def read_image_settings(folder: Path, model_config: dict[str, Any]) -> ImageSett
     layers = [model_config]
     for name in ("preprocessor_config.json", "processor_config.json"):
         layers.append(read_optional_json(folder / name))
-    layers.append(layers[-1].get("image_processor") or {})
+    nested = layers[-1].get("image_processor") or {}
+    if not isinstance(nested, dict):
+        raise CheckpointError(
+            f"{folder / 'processor_config.json'}: image_processor is {nested!r}; it must be an object"
+        )
+    layers.append(nested)
     values: dict[str, Any] = {}
     for field in fields(ImageSettings):
         key = _SPELLINGS.get(field.name, field.name)
@@ -133,5 +130,5 @@ def _is_like(value: Any, usual: Any) -> bool:
     if isinstance(usual, tuple):
         return isinstance(value, tuple) and len(value) == len(usual) and all(map(_is_like, value, usual))
     if isinstance(usual, float):
-        return type(value) in (int, float) and math.isfinite(value)
+        return type(value) in (int, float) and abs(value) < math.inf
     return type(value) is type(usual)

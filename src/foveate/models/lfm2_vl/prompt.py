@@ -1,11 +1,9 @@
 """A conversation → token ids, with a run of placeholders for every picture.
 
-The chat template is the checkpoint's own. Text that comes from a user never turns into a special token: before the
-template sees it, every special token spelled out in it is broken by a private-use character; after the template has
-run, its own special tokens become ids, and the broken ones become ordinary text again and are encoded as such.
+The chat template is the checkpoint's own. Text that comes from a user never turns into a special token (see
+`special_text`).
 """
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,10 +14,9 @@ from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from foveate.errors import CheckpointError, PromptError
 from foveate.models.lfm2_vl.image_settings import ImageSettings
+from foveate.models.lfm2_vl.special_text import SpecialText, mended
 from foveate.models.lfm2_vl.tiles import TileGrid
 
-# A non-character, which no text may interchange, is written into the middle of a broken special token.
-_BREAK = "\ufdd0"
 ROLES = ("system", "user", "assistant", "tool")
 
 
@@ -42,13 +39,16 @@ class PromptEncoder:
         self._image_text = tokenizer.convert_ids_to_tokens(image_token_id)
         if not isinstance(self._image_text, str):
             raise CheckpointError(f"the tokenizer has no token with the image token's id {image_token_id}")
+        stated = getattr(tokenizer, "image_token", None) or self._image_text
+        if stated != self._image_text:
+            raise CheckpointError(
+                f"the image token's id in config.json, {image_token_id}, is {self._image_text!r} to the tokenizer,"
+                f" whose image token is {stated!r}; set image_token_id to {tokenizer.convert_tokens_to_ids(stated)}"
+            )
         self.image_tokens = self._find_image_tokens(image_token_id)
         specials = {str(token): token for token in tokenizer.added_tokens_decoder.values() if token.special}
         self._special_ids = {text: int(tokenizer.convert_tokens_to_ids(text)) for text in (*specials, self._image_text)}
-        self._special_pattern = re.compile(
-            "|".join(self._pattern_of(text, specials.get(text)) for text in self._special_ids)
-        )
-        self._plain_pattern = re.compile("|".join(map(re.escape, sorted(self._special_ids, key=len, reverse=True))))
+        self._special_text = SpecialText({text: specials.get(text) for text in self._special_ids})
         self._plain = self._plain_tokenizer()
 
     def encode(self, messages: Sequence[dict[str, Any]], grids: Sequence[TileGrid]) -> list[int]:
@@ -57,7 +57,7 @@ class PromptEncoder:
         A message is `{"role": …, "content": text or a list of {"type": "text", "text": …} and {"type": "image"}}`.
         Raises PromptError on a conversation that the template refuses, or whose pictures do not match `grids`.
         """
-        pieces = self._special_or_text(self._render(messages))
+        pieces = self._special_text.split(self._render(messages))
         wanted = pieces.count(self._image_text)
         if wanted != len(grids):
             raise PromptError(f"the prompt has {wanted} image placeholders for {len(grids)} pictures")
@@ -69,7 +69,7 @@ class PromptEncoder:
             elif piece in self._special_ids:
                 ids.append(self._special_ids[piece])
             else:
-                ids.extend(self._plain.encode(piece.replace(_BREAK, ""), add_special_tokens=False).ids)
+                ids.extend(self._plain.encode(mended(piece), add_special_tokens=False).ids)
         return ids
 
     def image_ids(self, grid: TileGrid) -> list[int]:
@@ -109,45 +109,14 @@ class PromptEncoder:
         role, content = message.get("role"), message.get("content")
         if role not in ROLES:
             raise PromptError(f"a message has the role {role!r}; allowed are {', '.join(ROLES)}")
+        safe = self._special_text.broken_within({key: value for key, value in message.items() if key != "content"})
         if isinstance(content, str):
-            return {**message, "content": self._break(content)}
+            return {**safe, "content": self._special_text.broken([content])[0]}
         if not isinstance(content, list | tuple):
             raise PromptError(f"the content of a message is {type(content).__name__}; give a text or a list of parts")
-        return {**message, "content": [self._guard_part(part) for part in content]}
-
-    def _guard_part(self, part: Any) -> dict[str, Any]:
-        kind = part.get("type") if isinstance(part, dict) else None
-        if kind == "image":
-            return {"type": "image"}
-        if kind == "text" and isinstance(part.get("text"), str):
-            return {"type": "text", "text": self._break(part["text"])}
-        raise PromptError(
-            f"a content part is {part!r:.80}; allowed are {{'type': 'text', 'text': …}} and {{'type': 'image'}}"
-        )
-
-    def _break(self, text: str) -> str:
-        try:
-            text.encode("utf-8")
-        except UnicodeEncodeError:
-            raise PromptError("the text holds a lone surrogate, which is not a character; send valid Unicode") from None
-        unmarked = text.replace(_BREAK, "\ufffd")
-        return self._plain_pattern.sub(lambda match: match[0][0] + _BREAK + match[0][1:], unmarked)
-
-    def _special_or_text(self, rendered: str) -> list[str]:
-        pieces, end = [], 0
-        for match in self._special_pattern.finditer(rendered):
-            pieces += [
-                rendered[end : match.start()],
-                match[0].strip() if match[0] not in self._special_ids else match[0],
-            ]
-            end = match.end()
-        return [piece for piece in (*pieces, rendered[end:]) if piece]
-
-    @staticmethod
-    def _pattern_of(text: str, token: Any) -> str:
-        before = r"\s*" if getattr(token, "lstrip", False) else ""
-        after = r"\s*" if getattr(token, "rstrip", False) else ""
-        return before + re.escape(text) + after
+        texts = iter(self._special_text.broken([part["text"] for part in content if _is_text(part)]))
+        parts = [{"type": "text", "text": next(texts)} if _is_text(part) else {"type": "image"} for part in content]
+        return {**safe, "content": parts}
 
     def _plain_tokenizer(self) -> Tokenizer:
         # A copy of its own: the switch below is a state of the tokenizer, which others may use at the same time.
@@ -174,6 +143,16 @@ class PromptEncoder:
         if not isinstance(token_id, int) or token_id == self.tokenizer.unk_token_id:
             raise CheckpointError(f"the tokenizer has no token {text!r}, which this model needs around pictures")
         return token_id
+
+
+def _is_text(part: Any) -> bool:
+    """Whether a part of a message is a text rather than a picture; raises PromptError when it is neither."""
+    kind = part.get("type") if isinstance(part, dict) else None
+    if kind == "image" or (kind == "text" and isinstance(part.get("text"), str)):
+        return bool(kind == "text")
+    raise PromptError(
+        f"a content part is {part!r:.80}; allowed are {{'type': 'text', 'text': …}} and {{'type': 'image'}}"
+    )
 
 
 def load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:

@@ -47,14 +47,16 @@ def weight_targets(config: ModelConfig) -> dict[str, WeightTarget]:
 def is_expected_surplus(name: str, config: ModelConfig) -> bool:
     """Whether a canonical name belongs to a part that this model does not run, and may be in the file all the same.
 
-    These are vision layers behind the one whose output is used, the tower's pooling head, a stored copy of a tied
-    head, and buffers that are computed.
+    These are vision layers behind the one whose output is used, the tower's pooling head, the projector's LayerNorm
+    where the configuration switches it off, a stored copy of a tied head, and buffers that are computed.
     """
     layer = re.match(r"vision_tower\.encoder\.layers\.(\d+)\.", name)
     if layer:
         return int(layer[1]) >= config.vision.num_layers
     tied = config.language.tie_embeddings and name in ("lm_head.weight", "language_model.lm_head.weight")
-    return tied or name.startswith("vision_tower.head.") or name.endswith((".position_ids", ".inv_freq"))
+    switched_off = not config.projector.use_layernorm and name.startswith("multi_modal_projector.layer_norm.")
+    pooling = name.startswith("vision_tower.head.")
+    return tied or switched_off or pooling or name.endswith((".position_ids", ".inv_freq"))
 
 
 def _linear(

@@ -1,0 +1,1 @@
+"""What the examples are drawn with: colours, grounds, figures, lettering, pages and forms."""

@@ -1,0 +1,130 @@
+"""Asks a predictor a versioned set of questions, and compares predictors with each other."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+
+from foveate.evaluation.example import Example
+from foveate.evaluation.predictors import Prediction, Predictor
+from foveate.evaluation.scoring import Score, score
+from foveate.evaluation.skills import draw
+from foveate.evaluation.splits import Split
+
+SET_VERSION = 1
+"""Changes when the same seed would draw another question: results of different versions are not compared."""
+TESTED_SKILLS = (
+    "shapes",
+    "counting",
+    "relations",
+    "printed_text",
+    "pages",
+    "forms",
+    "digits",
+    "pairs",
+    "unknown",
+)
+QUESTIONS_PER_SKILL = 300
+MAX_TOKENS = 48
+BATCH = 8
+"""Questions that are answered together."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """What one predictor answered."""
+
+    predictor: str
+    """Its name."""
+    examples: tuple[Example, ...]
+    """The questions, skill by skill."""
+    predictions: tuple[Prediction, ...]
+    """Its answers, one for each question."""
+
+    def scores(self) -> dict[str, Score]:
+        """Return the marks of every skill, and of all questions as `all`."""
+        by_skill: dict[str, list[int]] = {}
+        for index, example in enumerate(self.examples):
+            by_skill.setdefault(example.skill, []).append(index)
+        groups = {**by_skill, "all": list(range(len(self.examples)))}
+        return {skill: self._score(indices) for skill, indices in groups.items()}
+
+    def _score(self, indices: Sequence[int]) -> Score:
+        answers = [self.predictions[index].text for index in indices]
+        return score(answers, [self.examples[index].answer for index in indices])
+
+
+@dataclass(frozen=True)
+class Difference:
+    """How two predictors differ on the same questions."""
+
+    first: str
+    second: str
+    changed_answers: int
+    """Questions with another text, to the letter."""
+    largest_logit_difference: float
+    """Largest absolute difference of any score of a first token."""
+    mean_logit_norm_difference: float
+    """Mean relative norm of the difference of the first scores."""
+
+
+def test_examples(skill: str, count: int) -> Iterator[Example]:
+    """Draw the first `count` questions of a skill's test set."""
+    return (draw(skill, seed, Split.TEST) for seed in range(count))
+
+
+def evaluate(
+    predictors: Sequence[Predictor],
+    *,
+    limit: int = QUESTIONS_PER_SKILL,
+    skills: Sequence[str] = TESTED_SKILLS,
+    progress: Callable[[int, int], None] | None = None,
+) -> list[Result]:
+    """Ask every predictor the same questions; `limit` is the number of questions of a skill."""
+    total = len(skills) * limit
+    examples: list[Example] = []
+    predictions: dict[str, list[Prediction]] = {predictor.name: [] for predictor in predictors}
+    for skill in skills:
+        drawn = list(test_examples(skill, limit))
+        for first in range(0, len(drawn), BATCH):
+            batch = drawn[first : first + BATCH]
+            for predictor in predictors:
+                predictions[predictor.name] += predictor.answer(batch, MAX_TOKENS)
+            examples += batch
+            if progress:
+                progress(len(examples), total)
+    return [Result(name, tuple(examples), tuple(made)) for name, made in predictions.items()]
+
+
+def compare(first: Result, second: Result) -> Difference:
+    """Compare two results over the same questions."""
+    pairs = list(zip(first.predictions, second.predictions, strict=True))
+    gaps = [float((a.first_logits - b.first_logits).abs().max()) for a, b in pairs]
+    norms = [float((a.first_logits - b.first_logits).norm() / b.first_logits.norm()) for a, b in pairs]
+    return Difference(
+        first=first.predictor,
+        second=second.predictor,
+        changed_answers=sum(a.text != b.text for a, b in pairs),
+        largest_logit_difference=max(gaps),
+        mean_logit_norm_difference=float(torch.tensor(norms).mean()),
+    )
+
+
+def wrong_answers(result: Result) -> Iterator[tuple[Example, str]]:
+    """Return the questions that were answered wrongly, with the answers given."""
+    from foveate.evaluation.scoring import is_right
+
+    for example, prediction in zip(result.examples, result.predictions, strict=True):
+        if not is_right(prediction.text, example.answer):
+            yield example, prediction.text
+
+
+def as_record(results: Sequence[Result], differences: Sequence[Difference]) -> Mapping[str, object]:
+    """Return everything as plain values for a JSON file."""
+    return {
+        "set_version": SET_VERSION,
+        "scores": {
+            result.predictor: {skill: vars(marks) for skill, marks in result.scores().items()} for result in results
+        },
+        "differences": [vars(difference) for difference in differences],
+    }

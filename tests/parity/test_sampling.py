@@ -1,0 +1,99 @@
+"""The distribution that tokens are drawn from is the one of transformers' own logits processors."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from transformers import (
+    LogitsProcessorList,
+    MinPLogitsWarper,
+    RepetitionPenaltyLogitsProcessor,
+    TemperatureLogitsWarper,
+    TopKLogitsWarper,
+    TopPLogitsWarper,
+)
+
+import foveate
+from foveate.engine.sampler import penalised, probabilities
+from tests.parity.pictures import picture, shown, user
+from tests.parity.reference import Pair
+
+
+@st.composite
+def sampling_cases(draw: st.DrawFn) -> tuple[torch.Tensor, torch.Tensor, dict[str, Any]]:
+    """Logits of a small vocabulary, tokens seen before, and settings, each of which may be off."""
+    size = draw(st.integers(1, 40))
+    logits = draw(st.lists(st.floats(-12, 12, width=32), min_size=size, max_size=size))
+    seen = draw(st.sets(st.integers(0, size - 1)))
+    params = {
+        "temperature": draw(st.floats(0.05, 5)),
+        "top_k": draw(st.integers(0, size + 2)),
+        "top_p": draw(st.one_of(st.just(1.0), st.floats(0.01, 0.99))),
+        "min_p": draw(st.one_of(st.just(0.0), st.floats(0.001, 1))),
+        "repetition_penalty": draw(st.floats(0.5, 2)),
+    }
+    return torch.tensor(logits), torch.tensor(sorted(seen), dtype=torch.int64), params
+
+
+def reference_distribution(logits: torch.Tensor, seen: torch.Tensor, params: dict[str, Any]) -> torch.Tensor:
+    """What transformers' `generate` would draw from; its order of the processors."""
+    processors = LogitsProcessorList()
+    if len(seen):
+        processors.append(RepetitionPenaltyLogitsProcessor(params["repetition_penalty"]))
+    processors.append(TemperatureLogitsWarper(params["temperature"]))
+    if params["top_k"]:
+        processors.append(TopKLogitsWarper(params["top_k"]))
+    if params["top_p"] < 1:
+        processors.append(TopPLogitsWarper(params["top_p"]))
+    processors.append(MinPLogitsWarper(params["min_p"]))
+    return processors(seen[None], logits[None].clone())[0].softmax(0)
+
+
+def is_on_an_edge(logits: torch.Tensor, params: dict[str, Any]) -> bool:
+    """Whether rounding decides which tokens remain: a running sum at top_p, or a chance at min_p of the highest."""
+    chances = (logits.double() / params["temperature"]).softmax(0)
+    if 0 < params["top_k"] < len(logits):
+        kept = logits >= logits.topk(params["top_k"]).values[-1]
+        chances = chances * kept / (chances * kept).sum()
+    sums = chances.sort().values.cumsum(0)
+    at_top_p = params["top_p"] < 1 and bool(((sums - (1 - params["top_p"])).abs() < 1e-5).any())
+    ratios = chances / chances.max()
+    return at_top_p or bool(((ratios / params["min_p"] - 1).abs() < 1e-4).any() if params["min_p"] else False)
+
+
+@settings(max_examples=300, deadline=None)
+@given(sampling_cases())
+def test_the_distribution_is_that_of_transformers_processors(case: tuple[torch.Tensor, torch.Tensor, dict[str, Any]]):
+    logits, seen, params = case
+    scores = penalised(logits, seen, params["repetition_penalty"])
+    assume(not is_on_an_edge(scores, params))
+    got = probabilities(scores, foveate.SamplingParams(**params))
+    expected = reference_distribution(logits, seen, params)
+    assert torch.equal(got > 0, expected > 0)
+    torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-7)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_sampled_tokens_are_those_of_generate_under_the_same_seed(pair_of: Callable[[str], Pair], seed: int):
+    """On a CPU both draw from the same random numbers, so equal tokens mean equal order and equal settings."""
+    pair = pair_of("LFM2.5-VL-1.6B")
+    messages = [user(shown(picture(300, 200)), "What is this?")]
+    inputs = pair.inputs(messages)
+    chosen = {"temperature": 0.8, "top_k": 60, "top_p": 0.95, "min_p": 0.02, "repetition_penalty": 1.1}
+    params = foveate.SamplingParams(max_tokens=32, seed=seed, ignore_stop_tokens=True, **chosen)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        ids = pair.model.generate(**inputs, do_sample=True, max_new_tokens=32, **chosen)
+    assert list(pair.vlm.chat(messages, params).token_ids) == ids[0, inputs["input_ids"].shape[1] :].tolist()
+
+
+def test_a_repetition_penalty_alone_gives_the_greedy_tokens_of_generate(pair_of: Callable[[str], Pair]):
+    pair = pair_of("LFM2.5-VL-1.6B")
+    messages = [user(shown(picture(300, 200)), "What is this?")]
+    inputs = pair.inputs(messages)
+    params = foveate.SamplingParams(max_tokens=32, repetition_penalty=1.3, ignore_stop_tokens=True)
+    ids = pair.model.generate(**inputs, do_sample=False, max_new_tokens=32, repetition_penalty=1.3)
+    assert list(pair.vlm.chat(messages, params).token_ids) == ids[0, inputs["input_ids"].shape[1] :].tolist()
