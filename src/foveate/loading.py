@@ -122,6 +122,8 @@ def choose_dtype(name: str, device: torch.device, checkpoint_dtype: str) -> torc
 
 def find_folder(path_or_hub_id: str | os.PathLike[str]) -> Path:
     """Return the folder of a checkpoint, downloading it when a hub name was given."""
+    if not os.fspath(path_or_hub_id):
+        raise CheckpointError("the model's name is empty; give a folder or a hub name such as LiquidAI/LFM2.5-VL-1.6B")
     folder = Path(path_or_hub_id)
     if folder.is_dir():
         return folder

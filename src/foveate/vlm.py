@@ -8,7 +8,7 @@ from foveate.engine.answer import Answer
 from foveate.engine.clock import StageClock
 from foveate.engine.encoding import EagerImageEncoder, ImageFeatureEncoder
 from foveate.engine.generation import Generation
-from foveate.errors import ConfigurationError, PromptError
+from foveate.errors import ConfigurationError, FoveateError, PromptError
 from foveate.images import ImageSource
 from foveate.models.lfm2_vl.model import Lfm2VlModel
 from foveate.models.lfm2_vl.processing import Processor, Prompt
@@ -89,10 +89,20 @@ class VLM:
     def start(
         self, conversations: Sequence[Conversation], sampling: SamplingParams | Sequence[SamplingParams] | None = None
     ) -> Generation:
-        """Check and prepare several conversations; iterating the result generates their answers together."""
+        """Check and prepare several conversations; iterating the result generates their answers together.
+
+        An ImageError or PromptError carries a note with the index of the conversation that it is about.
+        """
         params = _one_each(sampling, len(conversations))
         clock = StageClock(self.model.device)
-        return self._generation([self._prompt(messages, clock) for messages in conversations], params, clock)
+        prompts = []
+        for index, messages in enumerate(conversations):
+            try:
+                prompts.append(self._prompt(messages, clock))
+            except FoveateError as error:
+                error.add_note(f"in conversation {index} of {len(conversations)}, counted from 0")
+                raise
+        return self._generation(prompts, params, clock)
 
     def _generation(self, prompts: Sequence[Prompt], params: Sequence[SamplingParams], clock: StageClock) -> Generation:
         return Generation(self.model, self.processor, self.encoder, prompts, params, clock)

@@ -1,5 +1,6 @@
 """What went wrong with LFM2-VL elsewhere does not go wrong here: one case each, by its number in docs/pitfalls.md."""
 
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -127,6 +128,7 @@ def test_pitfall_2_08_a_user_s_text_never_turns_into_a_special_token(pair_of: Pa
     ids = pair.prompt([user(text)]).token_ids
     assert image_id not in ids
     assert text in pair.vlm.processor.decode(ids)
+    assert image_id not in pair.prompt([user("<ima", "ge>")]).token_ids
     ids = pair.prompt([user(shown(picture(512, 512)), text)]).token_ids
     assert ids.count(image_id) == 256
     with pytest.raises(ValueError, match="image"):
@@ -176,7 +178,7 @@ def test_pitfall_2_12_a_picture_too_thin_for_the_bound_is_refused_alone(
         pair.vlm.generate([row, [user(shown(picture(*size)))]], ON_AND_ON)
     assert pair.vlm.chat(row, ON_AND_ON).token_ids == before
     if tokens is None:
-        with pytest.raises(RuntimeError):
+        with pytest.raises(RuntimeError, match="stack expects each tensor to be equal size"):
             pair.inputs([user(shown(picture(*size)))])
     else:
         ids = pair.inputs([user(shown(picture(*size)))])["input_ids"]
@@ -258,3 +260,9 @@ def test_pitfall_2_16_features_go_where_their_picture_stands(pair_of: PairOf, pl
     assert torch.equal(rows[~is_placeholder], model.embed(prompt.token_ids, None)[~is_placeholder])
     expected = pair.logits(pair.inputs(messages))
     assert relative_error(Run(model, [prompt]).prefill()[0], expected) < FLOAT32_BOUND
+
+
+def test_the_document_names_each_of_these_tests():
+    document = (Path(__file__).parents[2] / "docs" / "pitfalls.md").read_text(encoding="utf-8")
+    tests = {name.removeprefix("test_pitfall_") for name in globals() if name.startswith("test_pitfall_")}
+    assert set(re.findall(r"`(2_\d\d_\w+)`", document)) == tests

@@ -76,6 +76,28 @@ def test_the_distribution_is_that_of_transformers_processors(case: tuple[torch.T
     torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-7)
 
 
+EDGES = [
+    {"top_p": 0.25},
+    {"top_p": 0.5},
+    {"top_p": 0.75},
+    {"min_p": 1.0},
+    {"min_p": 0.5},
+    {"top_k": 1},
+    {"top_k": 3},
+    {"top_k": 3, "top_p": 0.5, "min_p": 0.5},
+]
+
+
+@pytest.mark.parametrize("edge", EDGES, ids=str)
+def test_on_an_edge_and_among_equals_the_tokens_of_transformers_remain(edge: dict[str, Any]):
+    """Four equal chances, and chances each half of the one before, have sums that are exact in float32."""
+    params = {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0, "repetition_penalty": 1.0, **edge}
+    for logits in (torch.zeros(4), torch.tensor([1.0, 1.0, 2.0, 4.0, 8.0]).log()):
+        expected = reference_distribution(logits, torch.tensor([], dtype=torch.int64), params)
+        got = probabilities(logits, foveate.SamplingParams(**params))
+        assert torch.equal(got > 0, expected > 0)
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_sampled_tokens_are_those_of_generate_under_the_same_seed(pair_of: Callable[[str], Pair], seed: int):
     """On a CPU both draw from the same random numbers, so equal tokens mean equal order and equal settings."""

@@ -91,6 +91,14 @@ TestPoolLife = PoolLife.TestCase
 TestPoolLife.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
 
 
+def test_a_sequence_that_is_closed_twice_is_refused():
+    pool = new_pool()
+    memory = pool.open()
+    pool.close(memory)
+    with pytest.raises(ValueError, match="closed before"):
+        pool.close(memory)
+
+
 def test_all_that_was_closed_can_be_had_again():
     pool = new_pool()
     for _ in range(3):

@@ -23,11 +23,13 @@ words = st.text(alphabet="ab é€🙂", max_size=24)
 stops = st.text(alphabet="ab é€🙂", min_size=1, max_size=4)
 
 
+@settings(deadline=None)
 @given(st.text(max_size=30))
 def test_text_given_byte_by_byte_comes_out_whole(text: str):
     assert "".join(pieces_of(TextStream(decode_bytes), text.encode())) == text
 
 
+@settings(deadline=None)
 @given(st.text(max_size=30))
 def test_no_piece_holds_a_part_of_a_character(text: str):
     """A text without a replacement mark has none in any of its pieces either."""
@@ -35,6 +37,7 @@ def test_no_piece_holds_a_part_of_a_character(text: str):
     assert not any("\ufffd" in piece for piece in pieces)
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=40))
 def test_bytes_that_are_no_text_come_out_as_the_decoder_has_them(data: bytes):
     """What was given out before is never taken back: the pieces so far are always a beginning of the whole."""
@@ -53,6 +56,7 @@ def test_any_tokens_of_a_real_tokenizer_come_out_as_it_decodes_them(tiny_vlm: fo
     assert "".join(pieces_of(TextStream(decode), tokens)) == decode(tokens)
 
 
+@settings(deadline=None)
 @given(words, stops)
 def test_the_pieces_end_before_the_stop_text_wherever_tokens_are_cut(text: str, stop: str):
     stream = TextStream(decode_bytes, [stop])
@@ -60,6 +64,7 @@ def test_the_pieces_end_before_the_stop_text_wherever_tokens_are_cut(text: str, 
     assert stream.is_stopped == (stop in text)
 
 
+@settings(deadline=None)
 @given(words, st.lists(stops, max_size=4))
 def test_of_several_stop_texts_the_first_that_is_complete_counts(text: str, several: list[str]):
     stream = TextStream(decode_bytes, several)
@@ -73,6 +78,7 @@ def test_of_several_stop_texts_the_first_that_is_complete_counts(text: str, seve
     assert result == (text[: sum(min(ends))] if ends else text)
 
 
+@settings(deadline=None)
 @given(words, st.lists(stops, min_size=1, max_size=4))
 def test_no_more_is_held_back_than_may_begin_a_stop_text(text: str, several: list[str]):
     stream, given_out = TextStream(decode_bytes, several), ""

@@ -56,7 +56,9 @@ class CachePool:
         return memory
 
     def close(self, memory: SequenceMemory) -> None:
-        """End a sequence and take its slot and pages back."""
+        """End a sequence and take its slot and pages back; ValueError the second time."""
+        if memory.slot in self._free_slots:
+            raise ValueError(f"slot {memory.slot} is free already: this sequence was closed before")
         self._free_slots.append(memory.slot)
         self._free_pages += memory.pages
         memory.pages = []
