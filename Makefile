@@ -39,7 +39,7 @@ $(VENV)/.installed: pyproject.toml
 	touch $@
 
 $(VENV)/.developer: $(VENV)/.installed
-	$(BIN)/pip install --quiet --disable-pip-version-check --editable . hypothesis mypy pytest ruff
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[eval]' hypothesis mypy pytest ruff
 	touch $@
 
 $(OLDEST)/.installed: $(VENV)/.installed
