@@ -7,7 +7,7 @@ weights. A test holds the two together.
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from foveate.kernels.rotary import rotary_angles, rotate
@@ -29,12 +29,16 @@ class PackedExamples:
     """`[tokens]` int64, examples one after another."""
     labels: Tensor
     """`[tokens]` int64: the token that follows, or -100 where it is not to be learned."""
+    weights: Tensor
+    """`[tokens]` float32: what each label counts."""
     positions: Tensor
     """`[tokens]` int64: position in its example."""
     bounds: Tensor
     """`[examples + 1]` int32: token bounds."""
     feature_rows: Tensor
     """`[image tokens]` int64: the token rows that image features replace, in tile order."""
+    glyphs: Tensor
+    """`[image tokens, SLOTS]` int8: the characters that each image token covers (see `glyphs`), -1 where not known."""
     longest: int
     """Tokens of the longest example."""
 
@@ -47,8 +51,22 @@ class PackedExamples:
         return PackedExamples(**moved)
 
 
-def loss_of(model: Lfm2VlModel, batch: PackedExamples) -> tuple[Tensor, Tensor]:
-    """Return the mean loss over the answers' tokens and the share of them that is predicted right."""
+@dataclass(frozen=True)
+class Losses:
+    """What one step minimises, and what it tells."""
+
+    answers: Tensor
+    """Cross-entropy of the answers' tokens; an answer counts by the square root of its length."""
+    glyphs: Tensor
+    """Cross-entropy of the characters under the image tokens."""
+    answers_right: Tensor
+    """Share of the answers' tokens that are predicted."""
+    glyphs_right: Tensor
+    """Share of the characters that are named."""
+
+
+def losses_of(model: Lfm2VlModel, head: nn.Linear, batch: PackedExamples) -> Losses:
+    """Run one batch. `head` turns an image token into SLOTS x CLASSES scores."""
     pixels = (batch.patches.float() - 127.5) / 127.5
     features = encode(model.encoder, pixels, batch.tile_shapes)
     embeddings = F.embedding(batch.token_ids, model.language.embedding.weight)
@@ -56,8 +74,21 @@ def loss_of(model: Lfm2VlModel, batch: PackedExamples) -> tuple[Tensor, Tensor]:
     rows = (batch.labels >= 0).nonzero().flatten()
     hidden = understand(model.language, embeddings, batch)[rows]
     logits = F.linear(hidden, model.language.embedding.weight).float()
-    labels = batch.labels[rows]
-    return F.cross_entropy(logits, labels), (logits.argmax(-1) == labels).float().mean()
+    labels, weights = batch.labels[rows], batch.weights[rows]
+    answers = (F.cross_entropy(logits, labels, reduction="none") * weights).sum() / weights.sum()
+    glyphs, glyphs_right = name_glyphs(head, features, batch.glyphs)
+    return Losses(answers, glyphs, (logits.argmax(-1) == labels).float().mean(), glyphs_right)
+
+
+def name_glyphs(head: nn.Linear, features: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the loss of naming the characters under labelled image tokens, and the share that is right."""
+    known = (labels[:, 0] >= 0).nonzero().flatten()
+    scores = head(features[known]).unflatten(-1, (labels.shape[1], -1)).float()
+    wanted = labels[known].long()
+    total = F.cross_entropy(scores.flatten(0, 1), wanted.flatten(), ignore_index=-1, reduction="sum")
+    inked = wanted > 0
+    right = ((scores.argmax(-1) == wanted) & inked).sum() / inked.sum().clamp(min=1)
+    return total / (wanted >= 0).sum().clamp(min=1), right  # a batch may have no such image token
 
 
 def encode(encoder: ImageEncoder, pixels: Tensor, tile_shapes: Tensor) -> Tensor:

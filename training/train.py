@@ -11,11 +11,14 @@ import argparse
 import json
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
+from glyphs import CLASSES, SLOTS
 from layout import demo_layout, demo_tokenizer_json
-from network import loss_of
+from network import Losses, losses_of
 from stream import ExampleStream
 from torch import Tensor
 from torch.utils.data import DataLoader
@@ -26,10 +29,11 @@ from foveate.models.lfm2_vl.model import Lfm2VlModel
 from foveate.models.lfm2_vl.processing import Processor
 
 MIXTURE = {
-    "transcription": 30,
-    "pages": 5,
-    "forms": 12,
-    "printed_text": 16,
+    "read_lines": 24,
+    "read_page": 6,
+    "read_form": 10,
+    "transcription": 8,
+    "printed_text": 20,
     "shapes": 8,
     "counting": 6,
     "relations": 8,
@@ -42,6 +46,9 @@ PATCH_ROWS = 98_304
 MATRIX_RATE, OTHER_RATE = 0.02, 2e-3
 WARM_UP_STEPS, DECAY_SHARE = 200, 0.2
 AVERAGE_DECAY = 0.999
+GLYPH_WEIGHT = 1.0
+"""What naming the characters counts beside the answers."""
+COUNTED = ("answers", "glyphs", "answers_right", "glyphs_right")
 
 
 def build(folder: Path, seed: int) -> tuple[Lfm2VlModel, Processor]:
@@ -74,13 +81,14 @@ def write_settings_of_demo(folder: Path) -> None:
     write_settings(folder, demo_layout(), "bfloat16", tokenizer=demo_tokenizer_json())
 
 
-def optimizers(model: Lfm2VlModel) -> list[torch.optim.Optimizer]:
+def optimizers(model: Lfm2VlModel, head: torch.nn.Linear) -> list[torch.optim.Optimizer]:
     """Return Muon for the matrices inside layers, AdamW for everything else."""
     inner, other = [], []
     for name, parameter in model.named_parameters():
         (inner if parameter.ndim == 2 and ".layers." in name and ".mixer.weight" not in name else other).append(
             parameter
         )
+    other += head.parameters()
     muon = torch.optim.Muon(inner, lr=MATRIX_RATE, momentum=0.95, weight_decay=0.02)
     return [muon, torch.optim.AdamW(other, lr=OTHER_RATE, betas=(0.9, 0.98), weight_decay=0.0, fused=True)]
 
@@ -100,7 +108,8 @@ class Run:
         with tempfile.TemporaryDirectory() as folder:
             self.model, self.processor = build(Path(folder), seed)
         self.model.to(device)
-        self.optimizers = optimizers(self.model)
+        self.head = torch.nn.Linear(self.model.config.language.hidden_size, SLOTS * CLASSES, device=device)
+        self.optimizers = optimizers(self.model, self.head)
         self.base_rates = [group["lr"] for optimizer in self.optimizers for group in optimizer.param_groups]
         self.average: dict[str, Tensor] = {name: value.clone() for name, value in self.model.state_dict().items()}
         self.step = 0
@@ -110,6 +119,7 @@ class Run:
 
     def _restore(self, state: dict) -> None:
         self.model.load_state_dict(state["model"])
+        self.head.load_state_dict(state["head"])
         self.average = state["average"]
         for optimizer, saved in zip(self.optimizers, state["optimizers"], strict=True):
             optimizer.load_state_dict(saved)
@@ -119,6 +129,7 @@ class Run:
         """Write the state; a cut-off run leaves the last whole one."""
         state = {
             "model": self.model.state_dict(),
+            "head": self.head.state_dict(),
             "average": self.average,
             "optimizers": [optimizer.state_dict() for optimizer in self.optimizers],
             "step": self.step,
@@ -162,33 +173,55 @@ def train(arguments: argparse.Namespace) -> None:
         pin_memory=device.type == "cuda",
         multiprocessing_context="spawn" if arguments.workers else None,
     )
-    last, waited_s, totals = time.monotonic(), 0.0, torch.zeros(2, device=device)
-    feed = iter(batches)
+    feed, meter = iter(batches), Meter(arguments.work / "log.jsonl", arguments.log_every, device)
     while run.step < arguments.until_step and time.monotonic() < end:
-        asked = time.monotonic()
-        batch = next(feed).to(device)
-        waited_s += time.monotonic() - asked
+        with meter.waiting():
+            batch = next(feed).to(device)
         with torch.autocast(device.type, torch.bfloat16):
-            loss, right = loss_of(run.model, batch)
-        run.learn(loss, arguments.until_step)
-        totals += torch.stack([loss.detach(), right])
+            losses = losses_of(run.model, run.head, batch)
+        run.learn(losses.answers + GLYPH_WEIGHT * losses.glyphs, arguments.until_step)
+        meter.count(run.step, losses)
         run.next_seed += len(batch.bounds) * 2  # beyond what the workers have drawn: no example comes twice
-        if run.step % arguments.log_every == 0:
-            mean = (totals / arguments.log_every).tolist()
-            now = time.monotonic()
-            line = {
-                "step": run.step,
-                "loss": round(mean[0], 4),
-                "right": round(mean[1], 4),
-                "steps_per_s": round(arguments.log_every / (now - last), 2),
-                "waiting": round(waited_s / (now - last), 2),
-            }
-            with (arguments.work / "log.jsonl").open("a", encoding="utf-8") as log:
-                log.write(json.dumps(line) + "\n")
-            print(line, flush=True)
-            last, waited_s = now, 0.0
-            totals.zero_()
     run.save()
+    del feed, batches
+
+
+class Meter:
+    """Writes a line now and then: means since the last one, steps a second, and the share of time spent waiting for
+    data."""
+
+    EARLY_STEPS = (1, 2, 5, 10, 20)
+    """Where the first lines come: what is slow only at the start shows here."""
+
+    def __init__(self, path: Path, every: int, device: torch.device) -> None:
+        self._path, self._every = path, every
+        self._totals = torch.zeros(len(COUNTED), device=device)
+        self._steps, self._waited_s, self._since = 0, 0.0, time.monotonic()
+
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Count the time of the block as waiting."""
+        asked = time.monotonic()
+        yield
+        self._waited_s += time.monotonic() - asked
+
+    def count(self, step: int, losses: Losses) -> None:
+        """Add one step, and write a line when it is due."""
+        self._totals += torch.stack([getattr(losses, name).detach() for name in COUNTED])
+        self._steps += 1
+        if step % self._every == 0 or step in self.EARLY_STEPS:
+            self._write(step)
+
+    def _write(self, step: int) -> None:
+        means = (self._totals / self._steps).tolist()
+        passed_s = time.monotonic() - self._since
+        line = {"step": step, **{name: round(value, 4) for name, value in zip(COUNTED, means, strict=True)}}
+        line |= {"steps_per_s": round(self._steps / passed_s, 2), "waiting": round(self._waited_s / passed_s, 2)}
+        with self._path.open("a", encoding="utf-8") as log:
+            log.write(json.dumps(line) + "\n")
+        print(line, flush=True)
+        self._totals.zero_()
+        self._steps, self._waited_s, self._since = 0, 0.0, time.monotonic()
 
 
 def main_with(arguments: list[str] | None = None) -> None:

@@ -1,6 +1,7 @@
 """What is trained is what is served: one set of weights, two ways to run it."""
 
 import json
+import math
 from pathlib import Path
 
 import pytest
@@ -87,8 +88,10 @@ def test_a_run_goes_on_where_it_stopped_and_exports_a_checkpoint_that_loads(tmp_
     arguments = ["--patch-rows", "600", "--workers", "0", "--log-every", "1", "--minutes", "5"]
     main_with([str(tmp_path), "--until-step", "2", *arguments])
     main_with([str(tmp_path), "--until-step", "3", *arguments])
-    steps = [json.loads(line)["step"] for line in (tmp_path / "log.jsonl").read_text().splitlines()]
+    lines = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
+    steps = [line["step"] for line in lines]
     assert steps == [1, 2, 3]
+    assert all(math.isfinite(value) for line in lines for value in line.values())
     export(tmp_path / "state.pt", tmp_path / "demo")
     vlm = foveate.load(tmp_path / "demo", device="cpu")
     example = draw("shapes", 1, Split.TEST)

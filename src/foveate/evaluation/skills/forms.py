@@ -12,7 +12,7 @@ from foveate.evaluation.example import Example
 from foveate.evaluation.phrases import worded
 from foveate.evaluation.splits import Split
 
-__all__ = ["WORDINGS", "draw"]
+__all__ = ["WORDINGS", "ask_about", "draw"]
 
 WORDINGS: Final = {
     "field": (
@@ -52,11 +52,12 @@ WORDINGS: Final = {
 def draw(random: Random, split: Split) -> Example:
     """Return a question about one field of a document with six fields or more."""
     form = choose_form(random, split)
-    question, answer = _ask(random, form)
+    question, answer = ask_about(random, form)
     return Example("forms", (paint_sheet(form.sheet),), question, answer)
 
 
-def _ask(random: Random, form: Form) -> tuple[str, str]:
+def ask_about(random: Random, form: Form) -> tuple[str, str]:
+    """Return a question about a form, with its answer."""
     if form.items and random.random() < 0.25:
         item, has_quantities = random.choice(form.items), form.document == "invoice"
         asked = random.choice(("price_of_all", "quantity")) if has_quantities else "price"
