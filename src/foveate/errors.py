@@ -8,6 +8,8 @@
     │   └── ImageSizeError         its size is beyond a bound: pixels, bytes or image tokens
     ├── PromptError            a conversation cannot be turned into a prompt (also a ValueError)
     ├── DeviceError            the device asked for is not there
+    ├── GraphCheckError        a captured graph failed its start-up check, where that is an error
+    ├── MissingExtraError      a package of an extra is not installed (also an ImportError)
     └── OutputError            what a command prints cannot be written
 
 A message says what was wrong, what was got, the bound, and the setting that changes it. The command line prints
@@ -19,8 +21,10 @@ __all__ = [
     "ConfigurationError",
     "DeviceError",
     "FoveateError",
+    "GraphCheckError",
     "ImageError",
     "ImageSizeError",
+    "MissingExtraError",
     "OutputError",
     "PromptError",
     "UnreadableImageError",
@@ -57,6 +61,14 @@ class PromptError(FoveateError, ValueError):
 
 class DeviceError(FoveateError):
     """The device that was asked for is not there."""
+
+
+class GraphCheckError(FoveateError):
+    """A captured graph failed its start-up check, where that is an error (`strict`)."""
+
+
+class MissingExtraError(FoveateError, ImportError):
+    """A package of an extra is not installed, or is too old to hold what is read from it."""
 
 
 class OutputError(FoveateError):

@@ -103,7 +103,7 @@ def test_as_many_shapes_of_one_form_are_there_as_the_answer_says(split):
 @both_sides
 def test_the_named_shape_lies_in_the_third_that_the_answer_names(split):
     checked = 0
-    for (colour,), answer, size, found in asked("shapes", rf"[Ww]hi?e?[rc][eh].*\bis the ({NAMES}) \w+\?", split, 500):
+    for (colour,), answer, size, found in asked("shapes", rf"[Ww]hi?e?[rc][eh].*\bis the ({NAMES}) \w+\?", split, 400):
         if blob := named(found, colour):
             row, column = int(3 * blob[0].y / size[1]), int(3 * blob[0].x / size[0])
             assert answer == PLACES[row][column]
@@ -113,7 +113,7 @@ def test_the_named_shape_lies_in_the_third_that_the_answer_names(split):
 
 @both_sides
 def test_the_answer_to_what_colour_is_among_the_colours_in_the_picture(split):
-    for _, answer, _, found in asked("shapes", r"colou?r (?:is|does|of) (?:the )?(\w+)", split, 500):
+    for _, answer, _, found in asked("shapes", r"colou?r (?:is|does|of) (?:the )?(\w+)", split, 400):
         assert answer in {blob.colour for blob in found}
 
 
@@ -124,7 +124,7 @@ def test_yes_and_no_about_sides_are_true(split):
     )
     pattern += rf"(?: of)? the ({NAMES}) \w+"
     checked = 0
-    for (first, side, second), answer, _, found in asked("relations", pattern, split, 700):
+    for (first, side, second), answer, _, found in asked("relations", pattern, split, 450):
         if pair := named(found, first, second):
             gap = pair[0].x - pair[1].x if "left" in side or "right" in side else pair[0].y - pair[1].y
             before = "left" in side or side == "above"
@@ -137,7 +137,7 @@ def test_yes_and_no_about_sides_are_true(split):
 def test_the_bigger_one_is_bigger_in_width_and_height_together_and_in_area(split):
     pattern = rf"(bigger|larger|smaller).*\b({NAMES}) \w+ (?:or|and) the ({NAMES}) \w+"
     checked = 0
-    for (relation, first, second), answer, _, found in asked("relations", pattern, split, 700):
+    for (relation, first, second), answer, _, found in asked("relations", pattern, split, 450):
         if pair := named(found, first, second):
             small, big = sorted(pair, key=lambda blob: blob.width + blob.height)
             assert big.width + big.height >= 1.3 * (small.width + small.height)

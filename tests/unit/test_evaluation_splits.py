@@ -45,7 +45,7 @@ def subjects(split):
     [
         lambda split: set(words(split)),
         font_files,
-        lambda split: {face.name.split()[0] for face in typefaces(split)} - {"Source"},
+        lambda split: {face.name for face in typefaces(split)},
         digit_pixels,
         lambda split: {picture.tobytes() for picture in photographs(split)},
         lambda split: set(kinds(split)),

@@ -4,8 +4,8 @@ The two sides share no word, font, photograph, handwritten digit or coloured sha
 extra `eval`: pip install 'foveate[eval]'.
 """
 
+from foveate.errors import MissingExtraError
 from foveate.evaluation.example import Example
-from foveate.evaluation.extras import MissingExtraError
 from foveate.evaluation.skills import EVALUATED_SKILLS, SKILLS, VERSION, Draw, draw
 from foveate.evaluation.splits import Split
 

@@ -5,13 +5,9 @@ import importlib.util
 from pathlib import Path
 from types import ModuleType
 
-from foveate.errors import FoveateError
+from foveate.errors import MissingExtraError
 
-__all__ = ["MissingExtraError", "import_extra", "package_file", "package_folder"]
-
-
-class MissingExtraError(FoveateError, ImportError):
-    """A package of the extra `eval` is not installed, or is too old to hold what is read from it."""
+__all__ = ["import_extra", "package_file", "package_folder"]
 
 
 def package_folder(module: str) -> Path:

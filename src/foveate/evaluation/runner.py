@@ -7,23 +7,10 @@ import torch
 
 from foveate.evaluation.example import Example
 from foveate.evaluation.predictors import Prediction, Predictor
-from foveate.evaluation.scoring import Score, score
-from foveate.evaluation.skills import draw
+from foveate.evaluation.scoring import Score, is_right, score
+from foveate.evaluation.skills import EVALUATED_SKILLS, VERSION, draw
 from foveate.evaluation.splits import Split
 
-SET_VERSION = 1
-"""Changes when the same seed would draw another question: results of different versions are not compared."""
-TESTED_SKILLS = (
-    "shapes",
-    "counting",
-    "relations",
-    "printed_text",
-    "pages",
-    "forms",
-    "digits",
-    "pairs",
-    "unknown",
-)
 QUESTIONS_PER_SKILL = 300
 MAX_TOKENS = 48
 BATCH = 8
@@ -77,7 +64,7 @@ def evaluate(
     predictors: Sequence[Predictor],
     *,
     limit: int = QUESTIONS_PER_SKILL,
-    skills: Sequence[str] = TESTED_SKILLS,
+    skills: Sequence[str] = EVALUATED_SKILLS,
     progress: Callable[[int, int], None] | None = None,
 ) -> list[Result]:
     """Ask every predictor the same questions; `limit` is the number of questions of a skill."""
@@ -112,8 +99,6 @@ def compare(first: Result, second: Result) -> Difference:
 
 def wrong_answers(result: Result) -> Iterator[tuple[Example, str]]:
     """Return the questions that were answered wrongly, with the answers given."""
-    from foveate.evaluation.scoring import is_right
-
     for example, prediction in zip(result.examples, result.predictions, strict=True):
         if not is_right(prediction.text, example.answer):
             yield example, prediction.text
@@ -122,7 +107,7 @@ def wrong_answers(result: Result) -> Iterator[tuple[Example, str]]:
 def as_record(results: Sequence[Result], differences: Sequence[Difference]) -> Mapping[str, object]:
     """Return everything as plain values for a JSON file."""
     return {
-        "set_version": SET_VERSION,
+        "set_version": VERSION,
         "scores": {
             result.predictor: {skill: vars(marks) for skill, marks in result.scores().items()} for result in results
         },

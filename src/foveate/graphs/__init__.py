@@ -5,7 +5,7 @@ A leaf: it knows torch and Foveate's errors, no model. `docs/encoder-graphs.md` 
 
 from foveate.graphs.backends import CudaGraphBackend, EagerBackend, GraphBackend, Work
 from foveate.graphs.contract import OutputRows
-from foveate.graphs.manager import EncoderCudaGraphManager, GraphCheckError
+from foveate.graphs.manager import EncoderCudaGraphManager
 from foveate.graphs.plan import EagerReason, Plan, PlannedRun
 from foveate.graphs.planner import LinearCost, Planner, ReplayCost
 from foveate.graphs.protocol import (

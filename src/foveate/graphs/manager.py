@@ -10,7 +10,7 @@ from typing import Generic
 import torch
 from torch import Tensor
 
-from foveate.errors import FoveateError
+from foveate.errors import GraphCheckError
 from foveate.graphs.backends import GraphBackend, Work, default_backend
 from foveate.graphs.budgets import graph_capacities
 from foveate.graphs.buffers import StaticBuffers
@@ -27,10 +27,6 @@ logger = logging.getLogger(__name__)
 
 Progress = Callable[[int, int], None]
 """Called with the number of graphs captured so far and in all."""
-
-
-class GraphCheckError(FoveateError):
-    """A captured graph failed its start-up check, where that is an error (`strict`)."""
 
 
 @dataclass(frozen=True)

@@ -87,7 +87,7 @@ def _capitalized(random: Random, split: Split) -> str:
 
 
 def _digits(least: int, most: int) -> Make:
-    return lambda random, split: str(random.randint(least, most))  # noqa: ARG005
+    return lambda random, _split: str(random.randint(least, most))
 
 
 VALUES: Final[dict[str, Make]] = {

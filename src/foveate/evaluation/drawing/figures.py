@@ -24,12 +24,10 @@ def _ngon(radii: Sequence[float]) -> Points:
 
 
 def _cross(half_width: float) -> Points:
-    wide, narrow = (1 - half_width**2) ** 0.5, half_width
-    quarter = ((-narrow, -wide), (narrow, -wide), (narrow, -narrow))
-    corners = list(quarter)
+    wide = (1 - half_width**2) ** 0.5
+    corners = [(-half_width, -wide), (half_width, -wide), (half_width, -half_width)]
     for _ in range(3):
-        quarter = tuple((-y, x) for x, y in quarter)  # type: ignore[assignment]
-        corners += quarter
+        corners += [(-y, x) for x, y in corners[-3:]]
     return tuple(corners)
 
 

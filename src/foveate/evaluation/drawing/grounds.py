@@ -88,20 +88,20 @@ def _clipped(levels: Sequence[int]) -> Rgb:
     return red, green, blue
 
 
-def _gradient(random: Random, split: Split, size: Size) -> Image.Image:  # noqa: ARG001
+def _gradient(random: Random, _split: Split, size: Size) -> Image.Image:
     make = random.choice((Image.linear_gradient, Image.radial_gradient))
     turn = random.choice((Image.Transpose.ROTATE_90, Image.Transpose.ROTATE_180, Image.Transpose.TRANSPOSE))
     return make("L").transpose(turn).resize(size, Image.Resampling.BILINEAR)
 
 
-def _clouds(random: Random, split: Split, size: Size) -> Image.Image:  # noqa: ARG001
+def _clouds(random: Random, _split: Split, size: Size) -> Image.Image:
     columns, rows = random.randint(3, 12), random.randint(3, 12)
     return Image.frombytes("L", (columns, rows), random.randbytes(columns * rows)).resize(
         size, Image.Resampling.BILINEAR
     )
 
 
-def _grain(random: Random, split: Split, size: Size) -> Image.Image:  # noqa: ARG001
+def _grain(random: Random, _split: Split, size: Size) -> Image.Image:
     coarse = random.choice((1, 2, 3))
     columns, rows = -(-size[0] // coarse), -(-size[1] // coarse)
     return Image.frombytes("L", (columns, rows), random.randbytes(columns * rows)).resize(
@@ -109,7 +109,7 @@ def _grain(random: Random, split: Split, size: Size) -> Image.Image:  # noqa: AR
     )
 
 
-def _stripes(random: Random, split: Split, size: Size) -> Image.Image:  # noqa: ARG001
+def _stripes(random: Random, _split: Split, size: Size) -> Image.Image:
     count = random.randint(6, 40)
     shape = random.choice(((count, 1), (1, count)))
     return Image.frombytes("L", shape, bytes(255 * (at % 2) for at in range(count))).resize(

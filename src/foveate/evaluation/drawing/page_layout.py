@@ -16,9 +16,9 @@ _HEIGHTS: Final = (1200, 1264)
 """Every such page is cut into three by two tiles of 512x512, at 0.81 to 0.96 of its size."""
 _SIZES: Final = (16, 24)
 _TITLE_SIZES: Final = (28, 40)
-_LEAST_PITCH: Final = 1.25
-_PITCHES: Final = (1.35, 2.8)
-"""From line to line, in sizes of the font. A full column goes down to the least."""
+_LEAST_PITCH: Final = 1.3
+_PITCHES: Final = (1.35, 2.5)
+"""From line to line, in sizes of the headings. A full column goes down to the least."""
 _GAP: Final = 0.7
 """Before a heading, in lines."""
 
@@ -100,10 +100,10 @@ def lay_out(
     """Return the sheet with the title, the sections column by column, and the page number at the foot."""
     columns = _in_columns(sections, style.columns)
     loosest = style.body_height / max(sum(section.height for section in column) for column in columns)
-    pitch = random.uniform(*(min(times * style.size, loosest) for times in _PITCHES))
+    pitch = random.uniform(*(min(times * style.heading_size, loosest) for times in _PITCHES))
     texts = [Text(title, style.left, style.top, style.title_size, bold=True)]
     headings: list[Text] = []
-    number = 0
+    number = 0  # Of the line that was printed last.
     for at, column in enumerate(columns):
         left, top = style.left + at * style.column_width, float(style.body_top)
         for section in column:
@@ -115,8 +115,9 @@ def lay_out(
             top += (1 + _GAP) * pitch
     if page_number is not None:
         texts.append(Text(f"page {page_number}", style.width // 2 - 40, style.height - 60, style.size))
-    underlined = style.typeface.bold == style.typeface.regular or random.random() < 0.3
-    rules = tuple(_underline(style, heading) for heading in headings if underlined)
+    rules: tuple[Rule, ...] = ()
+    if _can_be_underlined(style, pitch) and (style.typeface.bold == style.typeface.regular or random.random() < 0.3):
+        rules = tuple(_underline(style, heading) for heading in headings)
     paper, ink = choose_sheet_colours(random)
     return Sheet(style.width, style.height, paper, ink, style.typeface, (*texts, *headings), rules)
 
@@ -132,6 +133,14 @@ def _in_columns(sections: Sequence[Section], count: int) -> list[list[Section]]:
         columns[-1].append(section)
         filled += section.height
     return columns
+
+
+def _can_be_underlined(style: PageStyle, pitch: float) -> bool:
+    """Whether a line fits between a heading and the highest letters of the line below it."""
+    heading, line = (
+        load_font(style.typeface, bold, size) for bold, size in ((True, style.heading_size), (False, style.size))
+    )
+    return heading.getbbox("gjpqy")[3] + 3 < pitch - 1 + line.getbbox("bdfhkl")[1]
 
 
 def _underline(style: PageStyle, heading: Text) -> Rule:

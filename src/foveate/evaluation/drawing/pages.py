@@ -19,6 +19,8 @@ _ROWS: Final = (20, 32)
 _SECTION_ROWS: Final = (3, 6)
 _HEADING_WORDS: Final = (1, 3)
 _LINE_WORDS: Final = (2, 5)
+_WIDE: Final = 1.0
+"""The most sizes of its font that a text takes for each of its letters, so that few texts have to be measured."""
 _CASES: Final = {"lower": str.lower, "capital": str.capitalize, "title": str.title, "upper": str.upper}
 
 
@@ -70,7 +72,9 @@ def _section_rows(random: Random, rows: int) -> Iterator[int]:
 def _fitted(random: Random, style: PageStyle, words: Iterator[str], case: str, counts: tuple[int, int]) -> str:
     """Return some of the words, fewer than drawn (but no fewer than the least) where the column is narrow."""
     taken = list(islice(words, random.randint(*counts)))
-    font, room = load_font(style.typeface, counts is _HEADING_WORDS, style.heading_size), style.column_width - 100
-    while len(taken) > counts[0] and font.getlength(_CASES[case](" ".join(taken))) > room:
-        taken.pop()
+    room = style.column_width - 100
+    if len(" ".join(taken)) * style.heading_size * _WIDE > room:
+        font = load_font(style.typeface, counts is _HEADING_WORDS, style.heading_size)
+        while len(taken) > counts[0] and font.getlength(_CASES[case](" ".join(taken))) > room:
+            taken.pop()
     return _CASES[case](" ".join(taken))

@@ -94,29 +94,21 @@ def draw_scene(
     loose: bool,
     sizes: Sequence[float] = (),
 ) -> Scene:
-    """Return a scene with each kind in its cell.
+    """Return a scene with each kind in its cell, no cell named twice, in a grid of so many columns and rows.
 
-    Args:
-        random: the source of every choice.
-        placed: the kinds with their cells; no cell is named twice.
-        grid: the columns and rows.
-        loose: whether figures move to the edges of their cells; otherwise they stay near the middle.
-        sizes: the diameter of each figure as a share of the cell's shorter side, 0 to 0.95; drawn where not given.
-
+    Figures move up to the edges of their cells where `loose`; otherwise they stay near the middle. `sizes` are the
+    diameters of the figures as shares of the cell's shorter side, 0 to 0.95; they are drawn where none are given.
     """
     width, height = random.randint(224, 448), random.randint(224, 448)
-    cell_width, cell_height = width / grid[0], height / grid[1]
+    cell_size = (width / grid[0], height / grid[1])
     fills = {kind.colour: varied(random, COLOURS[kind.colour]) for kind, _ in placed}
+    shares = sizes or [random.uniform(0.55, 0.85) for _ in placed]
     figures = []
-    for at, (kind, (column, row)) in enumerate(placed):
-        share = sizes[at] if sizes else random.uniform(0.55, 0.85)
-        size = int(share * min(cell_width, cell_height))
-        centre = (
-            _place(random, column, cell_width, size, loose=loose),
-            _place(random, row, cell_height, size, loose=loose),
-        )
+    for (kind, cell), share in zip(placed, shares, strict=True):
+        size = int(share * min(cell_size))
+        x, y = (_place(random, cell[axis], cell_size[axis], size, loose=loose) for axis in (0, 1))
         turn = natural_turn(random, kind.shape)
-        figures.append(Figure(kind, (column, row), centre, size, turn, fills[kind.colour]))
+        figures.append(Figure(kind, cell, (x, y), size, turn, fills[kind.colour]))
     ground = choose_ground(random, tuple(fills.values()))
     return Scene(width, height, ground, random.choice((0, 0, 4, 10)), tuple(figures))
 

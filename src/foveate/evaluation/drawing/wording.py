@@ -60,14 +60,14 @@ def person(random: Random, split: Split) -> str:
     return " ".join(some_words(random, split, 2)).title()
 
 
-def number(random: Random, split: Split) -> str:  # noqa: ARG001
+def number(random: Random, _split: Split) -> str:
     """Return a whole number of two to six digits; from 1,000 on some have commas."""
     digits = random.randint(2, 6)
     value = random.randrange(10 ** (digits - 1), 10**digits)
     return f"{value:,}" if random.random() < 0.3 else str(value)
 
 
-def date(random: Random, split: Split) -> str:  # noqa: ARG001
+def date(random: Random, _split: Split) -> str:
     """Return a date in one of four usual forms."""
     year, month, day = random.randint(1990, 2039), random.randint(1, 12), random.randint(1, 28)
     name = _MONTHS[month - 1]
@@ -81,7 +81,7 @@ def date(random: Random, split: Split) -> str:  # noqa: ARG001
     )
 
 
-def time_of_day(random: Random, split: Split) -> str:  # noqa: ARG001
+def time_of_day(random: Random, _split: Split) -> str:
     """Return a time, hours and minutes."""
     return f"{random.randrange(24):02}:{random.randrange(60):02}"
 
@@ -91,18 +91,18 @@ def amount(cents: int) -> str:
     return f"${cents // 100:,}.{cents % 100:02}"
 
 
-def price(random: Random, split: Split) -> str:  # noqa: ARG001
+def price(random: Random, _split: Split) -> str:
     """Return a price up to $999.99; one in two is below $20."""
     return amount(random.randint(50, random.choice((1_999, 99_999))))
 
 
-def phone(random: Random, split: Split) -> str:  # noqa: ARG001
+def phone(random: Random, _split: Split) -> str:
     """Return a telephone number in one of two usual forms; its area code is one that nobody has."""
     middle, last = random.randint(100, 999), random.randrange(10_000)
     return random.choice((f"555-{middle}-{last:04}", f"(555) {middle}-{last:04}"))
 
 
-def letter_code(random: Random, split: Split) -> str:  # noqa: ARG001
+def letter_code(random: Random, _split: Split) -> str:
     """Return a code such as "KD-4821"."""
     return f"{random.choice(_LETTERS)}{random.choice(_LETTERS)}-{random.randrange(10_000):04}"
 

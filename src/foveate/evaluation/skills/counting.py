@@ -55,5 +55,5 @@ def _counted(model: Kind) -> tuple[tuple[str, Callable[[Kind], bool]], ...]:
     by_shape = (plural(model.shape), lambda kind: kind.shape == model.shape)
     by_colour = (f"{model.colour} shapes", lambda kind: kind.colour == model.colour)
     by_both = (plural(model.name), lambda kind: kind == model)
-    everything = ("shapes", lambda kind: True)  # noqa: ARG005
+    everything = ("shapes", lambda _kind: True)
     return by_shape, by_shape, by_colour, by_both, everything

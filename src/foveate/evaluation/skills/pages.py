@@ -12,7 +12,7 @@ from foveate.evaluation.example import Example
 from foveate.evaluation.phrases import worded
 from foveate.evaluation.splits import Split
 
-__all__ = ["WORDINGS", "draw"]
+__all__ = ["WORDINGS", "ask_about", "draw"]
 
 WORDINGS: Final = {
     "under": (
@@ -64,11 +64,12 @@ WORDINGS: Final = {
 def draw(random: Random, split: Split) -> Example:
     """Return a question about a line of a page of at least 1600x1200 pixels."""
     page = choose_page(random, split)
-    question, answer = _ask(random, page)
+    question, answer = ask_about(random, page)
     return Example("pages", (paint_sheet(page.sheet),), question, answer)
 
 
-def _ask(random: Random, page: Page) -> tuple[str, str]:
+def ask_about(random: Random, page: Page) -> tuple[str, str]:
+    """Return a question about a page, with its answer."""
     by_number, by_text = ("numbered", "line"), ("last_word", "rest")
     kinds = ["under", "under", "title", *(by_number if page.numbered else by_text) * 2]
     kinds += ["page_number"] if page.page_number is not None else []

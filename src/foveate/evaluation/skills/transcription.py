@@ -70,16 +70,17 @@ def _piece_of_page(random: Random, split: Split) -> tuple[Image.Image, list[str]
 
 
 def _strip_of_form(random: Random, split: Split) -> tuple[Image.Image, list[str]]:
-    """Return some rows of a receipt, an invoice or a form, over its whole width."""
-    form = choose_form(random, split)
-    rows = [list(row) for _, row in groupby(form.sheet.texts, key=lambda text: text.top)]
+    """Return some rows of a receipt, an invoice or a form, over its whole width, cut between two rows."""
+    sheet = choose_form(random, split).sheet
+    rows = [list(row) for _, row in groupby(sheet.texts, key=lambda text: text.top)]
     count = min(len(rows), random.randint(3, _MOST_LINES))
     first = random.randint(0, len(rows) - count)
-    chosen, below = rows[first : first + count], rows[first + count :]
-    top = chosen[0][0].top - 4
-    bottom = below[0][0].top - 4 if below else max(form.sheet.box(text)[3] for text in chosen[-1]) + 8
-    image = paint_sheet(form.sheet).crop((0, top, form.sheet.width, round(bottom)))
-    return image, [" ".join(text.text for text in row) for row in chosen]
+    tops = [min(sheet.box(text)[1] for text in row) for row in rows]
+    bottoms = [max(sheet.box(text)[3] for text in row) for row in rows]
+    cuts = [(above + below) / 2 for above, below in zip([0, *bottoms], [*tops, sheet.height], strict=True)]
+    strip = (0, round(cuts[first]), sheet.width, round(cuts[first + count]))
+    chosen = rows[first : first + count]
+    return paint_sheet(sheet).crop(strip), [" ".join(text.text for text in row) for row in chosen]
 
 
 def _stacked(random: Random, split: Split, lines: list[str], size: int) -> tuple[Sheet, list[str]]:

@@ -84,5 +84,6 @@ def _ask_sheet(random: Random, split: Split) -> Example:
 def _absent_nouns(form: Form) -> list[str]:
     """Return the fields of other forms that have no word in common with a field of this one, nor ask for money."""
     present = {word for field in form.fields for word in field.noun.split()} - {"of", "the"}
+    present |= {"company"} if "shop" in present else set()
     money = {"amount", "subtotal", "discount", "tax", "total", "change"}
     return [noun for noun in LABELS if present.isdisjoint(noun.split()) and money.isdisjoint(noun.split())]
