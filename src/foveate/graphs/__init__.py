@@ -3,6 +3,7 @@
 A leaf: it knows torch and Foveate's errors, no model. `docs/encoder-graphs.md` explains it.
 """
 
+from foveate.errors import GraphCheckError
 from foveate.graphs.backends import CudaGraphBackend, EagerBackend, GraphBackend, Work
 from foveate.graphs.contract import OutputRows
 from foveate.graphs.manager import EncoderCudaGraphManager
