@@ -6,6 +6,7 @@ import typer
 
 from foveate.commands.describe import describe
 from foveate.commands.doctor import doctor
+from foveate.commands.evaluate import evaluation
 from foveate.commands.new_checkpoint import new_checkpoint
 from foveate.errors import FoveateError
 
@@ -18,6 +19,7 @@ app = typer.Typer(
 )
 app.command()(describe)
 app.command()(doctor)
+app.command(name="eval")(evaluation)
 app.command(name="new-checkpoint")(new_checkpoint)
 
 

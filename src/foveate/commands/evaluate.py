@@ -1,6 +1,7 @@
 """`foveate eval`: how many questions a model answers right, and whether graphs or the reference change any answer."""
 
 import json
+from collections.abc import Mapping
 from itertools import combinations
 from pathlib import Path
 from typing import Annotated
@@ -12,7 +13,7 @@ from rich.table import Table
 from foveate.commands.model_choice import chosen_model
 from foveate.commands.output import write_json
 from foveate.commands.progress import loading_bar
-from foveate.errors import ConfigurationError
+from foveate.errors import ConfigurationError, OutputError
 from foveate.evaluation.predictors import FoveatePredictor, Predictor, TransformersPredictor
 from foveate.evaluation.runner import (
     QUESTIONS_PER_SKILL,
@@ -48,9 +49,7 @@ def evaluation(
     differences = [compare(first, second) for first, second in combinations(results, 2)]
     record = as_record(results, differences)
     if out is not None:
-        out.mkdir(parents=True, exist_ok=True)
-        (out / "evaluation.json").write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
-        write_sheet(out / "wrong.png", wrong_answers(results[0]))
+        _save(out, record, results[0])
     if as_json:
         write_json(dict(record))
     else:
@@ -71,6 +70,15 @@ def _predictors(model: str, graphs: str, against: str | None, device: str, dtype
     if against:
         predictors.append(TransformersPredictor(find_folder(model), vlm.model.device, vlm.model.dtype))
     return predictors
+
+
+def _save(out: Path, record: Mapping[str, object], first: Result) -> None:
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        (out / "evaluation.json").write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+        write_sheet(out / "wrong.png", wrong_answers(first))
+    except OSError as error:
+        raise OutputError(f"{out} cannot be written: {error.strerror}; choose another folder") from error
 
 
 def _print(results: list[Result], differences: list[Difference]) -> None:
