@@ -4,6 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 OLDEST := .cache/transformers-5.17.0
 MODEL := .cache/demo-model
+# One process a core, each with one thread: the tests are many and small.
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n auto
 PICTURE ?= examples/pictures/galaxies.jpg
 
 .PHONY: demo test lint types unit oldest clean
@@ -22,11 +24,11 @@ types: $(VENV)/.developer
 	$(BIN)/mypy
 
 unit: $(VENV)/.developer
-	$(BIN)/pytest
+	$(PYTEST)
 
 # The parity tests again, against the oldest transformers that is supported, kept beside the environment's own.
 oldest: $(VENV)/.developer $(OLDEST)/.installed
-	PYTHONPATH=$(OLDEST) $(BIN)/pytest tests/parity
+	PYTHONPATH=$(OLDEST) $(PYTEST) tests/parity
 
 # Made once: a newer installation does not make it again.
 $(MODEL)/config.json: | $(VENV)/.installed
@@ -39,7 +41,7 @@ $(VENV)/.installed: pyproject.toml
 	touch $@
 
 $(VENV)/.developer: $(VENV)/.installed
-	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[eval]' hypothesis mypy pytest ruff
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[eval]' hypothesis mypy pytest pytest-xdist ruff
 	touch $@
 
 $(OLDEST)/.installed: $(VENV)/.installed
