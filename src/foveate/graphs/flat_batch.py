@@ -49,10 +49,10 @@ class FlatBatch:
     def fit(self, first: int, end: int, capacity: GraphCapacity) -> bool:
         """Whether the tiles from `first` up to `end` fit into one replay, on every axis."""
         return (
-            self.num_tokens(first, end) <= capacity.tokens
+            self.tokens[end] - self.tokens[first] <= capacity.tokens
             and self.input_rows[end] - self.input_rows[first] <= capacity.input_rows
             and end - first <= capacity.tiles
-            and self.num_items(first, end) <= capacity.items
+            and self.item_of_tile[end - 1] - self.item_of_tile[first] < capacity.items
             and self.frames[end] - self.frames[first] <= capacity.frames
         )
 

@@ -4,6 +4,7 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from math import inf
 from typing import Protocol
 
 from foveate.graphs.flat_batch import FlatBatch
@@ -71,33 +72,36 @@ class Planner:
             yield fitting, block[0], block[-1] + 1
 
     def _cover(self, batch: FlatBatch, start: int, stop: int) -> list[PlannedRun]:
-        # best[end]: the least (cost, replays) of the tiles up to end; reached_by[end]: where its last run begins, and
-        # the graph of that run.
-        best = {start: (0.0, 0)}
-        reached_by: dict[int, tuple[int, int]] = {}
+        # cost[end], replays[end]: the least of the tiles up to end; came_from[end]: where its last run begins;
+        # graph_of[end]: the graph of that run. Lists and locals, because this loop is host time before every launch.
+        count = batch.num_tiles + 1
+        cost, replays = [inf] * count, [0] * count
+        came_from, graph_of = [start] * count, [0] * count
+        cost[start], costs, cheapest_fit = 0.0, self._costs, self._cheapest_fit
         for first in range(start, stop):
-            cost, replays = best[first]
+            so_far, runs_so_far = cost[first], replays[first] + 1
             for end in range(first + 1, stop + 1):
-                graph = self._cheapest_fit(batch, first, end)
+                graph = cheapest_fit(batch, first, end)
                 if graph is None:
                     break
-                candidate = (cost + self._costs[graph], replays + 1)
-                if end not in best or candidate < best[end]:
-                    best[end], reached_by[end] = candidate, (first, graph)
+                candidate = so_far + costs[graph]
+                if candidate < cost[end] or (candidate == cost[end] and runs_so_far < replays[end]):
+                    cost[end], replays[end], came_from[end], graph_of[end] = candidate, runs_so_far, first, graph
         runs: list[PlannedRun] = []
         while stop > start:
-            first, graph = reached_by[stop]
-            runs.append(batch.run(first, stop, self._budgets[graph]))
+            first = came_from[stop]
+            runs.append(batch.run(first, stop, self._budgets[graph_of[stop]]))
             stop = first
         return runs[::-1]
 
     def _cheapest_fit(self, batch: FlatBatch, first: int, end: int) -> int | None:
-        smallest = bisect_left(self._budgets, batch.num_tokens(first, end))
+        smallest = bisect_left(self._budgets, batch.tokens[end] - batch.tokens[first])
         if smallest == len(self._budgets):
             return None
-        return next(
-            (graph for graph in self._at_least[smallest] if batch.fit(first, end, self._capacities[graph])), None
-        )
+        for graph in self._at_least[smallest]:  # the first nearly always fits
+            if batch.fit(first, end, self._capacities[graph]):
+                return graph
+        return None
 
 
 def eager_plan(specs: Sequence[EncoderItemSpec], reason: EagerReason) -> Plan:
