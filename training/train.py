@@ -162,6 +162,7 @@ def train(arguments: argparse.Namespace) -> None:
     end = time.monotonic() + arguments.minutes * 60
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     arguments.work.mkdir(parents=True, exist_ok=True)
+    reserve_memory(device)
     run = Run(arguments.work, arguments.seed, device)
     stream = ExampleStream(run.processor, MIXTURE, patch_rows=arguments.patch_rows, start=run.next_seed)
     # Spawned, not forked: the parent has threads of its own by now.
@@ -184,6 +185,16 @@ def train(arguments: argparse.Namespace) -> None:
         run.next_seed += len(batch.bounds) * 2  # beyond what the workers have drawn: no example comes twice
     run.save()
     del feed, batches
+
+
+def reserve_memory(device: torch.device) -> None:
+    """Take half of the card's free memory in one piece for torch's allocator to cut up.
+
+    Every batch has other shapes, so memory would otherwise be asked of the driver again and again for the first steps.
+    """
+    if device.type == "cuda":
+        free_bytes, _ = torch.cuda.mem_get_info(device)
+        torch.empty(free_bytes // 2, dtype=torch.uint8, device=device)  # freed at once: the allocator keeps it
 
 
 class Meter:
