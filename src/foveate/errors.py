@@ -10,7 +10,9 @@
     ├── DeviceError            the device asked for is not there
     ├── GraphCheckError        a captured graph failed its start-up check, where that is an error
     ├── MissingExtraError      a package of an extra is not installed (also an ImportError)
-    └── OutputError            what a command prints cannot be written
+    ├── NumbersError           the model gave scores that are not numbers
+    ├── OutputError            what a command prints cannot be written
+    └── UnfinishedError        an answer was asked for that was not generated to its end
 
 A message says what was wrong, what was got, the bound, and the setting that changes it. The command line prints
 it on one line and exits with code 2; anything that is not a FoveateError is a defect of Foveate and shows its trace.
@@ -25,8 +27,10 @@ __all__ = [
     "ImageError",
     "ImageSizeError",
     "MissingExtraError",
+    "NumbersError",
     "OutputError",
     "PromptError",
+    "UnfinishedError",
     "UnreadableImageError",
 ]
 
@@ -69,6 +73,14 @@ class GraphCheckError(FoveateError):
 
 class MissingExtraError(FoveateError, ImportError):
     """A package of an extra is not installed, or is too old to hold what is read from it."""
+
+
+class NumbersError(FoveateError):
+    """The model gave scores that are not numbers: damaged weights, or a type too small for them."""
+
+
+class UnfinishedError(FoveateError):
+    """An answer was asked for that was not generated to its end."""
 
 
 class OutputError(FoveateError):

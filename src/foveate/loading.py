@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from huggingface_hub import snapshot_download
-from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
 from foveate.engine.encoding import EagerImageEncoder, ImageFeatureEncoder
 from foveate.errors import CheckpointError, ConfigurationError, DeviceError
@@ -54,7 +53,7 @@ def load(
         DeviceError: the device is not there.
         ConfigurationError: a name or a switch is wrong.
     """
-    chosen = choose_device(device)
+    chosen = choose_device(str(device))
     settings = parse_compilation_config(compilation_config)
     folder = find_folder(path_or_hub_id)
     config = read_model_config(folder)
@@ -97,7 +96,7 @@ def choose_device(name: str) -> torch.device:
     """Return the device of a name, after checking that it is there; raises DeviceError or ConfigurationError."""
     if name == "auto":
         return torch.device("cuda:0" if torch.cuda.is_available() else "cpu")
-    if not re.fullmatch(r"cpu|cuda(:\d+)?", name):
+    if not re.fullmatch(r"cpu|cuda(:[0-9]{1,3})?", name):
         raise ConfigurationError(f"device is {name!r}; allowed are auto, cpu, cuda and cuda:N")
     device = torch.device(name)
     if device.type == "cuda":
@@ -122,18 +121,23 @@ def choose_dtype(name: str, device: torch.device, checkpoint_dtype: str) -> torc
 
 def find_folder(path_or_hub_id: str | os.PathLike[str]) -> Path:
     """Return the folder of a checkpoint, downloading it when a hub name was given."""
+    if not isinstance(path_or_hub_id, str | os.PathLike) or isinstance(os.fspath(path_or_hub_id), bytes):
+        raise ConfigurationError(f"the model is {path_or_hub_id!r}; give a folder or a hub name as text")
     if not os.fspath(path_or_hub_id):
         raise CheckpointError("the model's name is empty; give a folder or a hub name such as LiquidAI/LFM2.5-VL-1.6B")
-    folder = Path(path_or_hub_id)
-    if folder.is_dir():
+    folder, name = Path(path_or_hub_id), os.fspath(path_or_hub_id)
+    try:
+        is_folder, is_there = folder.is_dir(), folder.exists()
+    except OSError as error:
+        raise CheckpointError(f"the model's name cannot be looked up: {error.strerror}") from error
+    if is_folder:
         return folder
-    name = os.fspath(path_or_hub_id)
-    if folder.exists():
+    if is_there:
         raise CheckpointError(f"{name} is a file; give the folder that holds config.json and model.safetensors")
     if not re.fullmatch(r"[\w.-]+/[\w.-]+", name) or name.startswith((".", "/")):
         raise CheckpointError(f"there is no folder {name}, and it is not a hub name such as LiquidAI/LFM2.5-VL-1.6B")
     try:
         return Path(snapshot_download(name, allow_patterns=_HUB_FILES))
-    except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
+    except Exception as error:  # proxies and endpoints of people's environments raise anything, ImportError included
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise CheckpointError(f"there is no folder {name}, and it cannot be had from the hub: {reason}") from error

@@ -67,10 +67,9 @@ class VLM:
 
     def stream(self, messages: Conversation, sampling: SamplingParams | None = None) -> AnswerStream:
         """Like `chat`, but the answer comes in pieces. Pictures and prompt are checked before this returns."""
+        params = _one_each(sampling, 1)
         clock = StageClock(self.model.device)
-        prompt = self._prompt(messages, clock)
-        params = sampling or SamplingParams()
-        return AnswerStream(self._generation([prompt], [params], clock))
+        return AnswerStream(self._generation([self._prompt(messages, clock)], params, clock))
 
     def generate(
         self, conversations: Sequence[Conversation], sampling: SamplingParams | Sequence[SamplingParams] | None = None
@@ -79,7 +78,7 @@ class VLM:
 
         `sampling` is one for all or one for each. Low-precision types may round differently by batch size.
         """
-        if not conversations:
+        if isinstance(conversations, list | tuple) and not conversations:
             return []
         generation = self.start(conversations, sampling)
         for _ in generation:
@@ -93,6 +92,8 @@ class VLM:
 
         An ImageError or PromptError carries a note with the index of the conversation that it is about.
         """
+        if not isinstance(conversations, list | tuple):
+            raise PromptError(f"conversations are a {type(conversations).__name__}; give a list of conversations")
         params = _one_each(sampling, len(conversations))
         clock = StageClock(self.model.device)
         prompts = []
@@ -108,7 +109,7 @@ class VLM:
         return Generation(self.model, self.processor, self.encoder, prompts, params, clock)
 
     def _prompt(self, messages: Conversation, clock: StageClock) -> Prompt:
-        if isinstance(messages, str) or not all(isinstance(message, dict) for message in messages):
+        if not isinstance(messages, list | tuple) or not all(isinstance(message, dict) for message in messages):
             raise PromptError("a conversation is a list of messages {'role': …, 'content': …}; see also describe()")
         with clock.host("decode_images"):
             images = self.processor.load_images(messages)
@@ -127,6 +128,8 @@ def question(pictures: Sequence[ImageSource], prompt: str) -> Message:
 def _one_each(sampling: SamplingParams | Sequence[SamplingParams] | None, count: int) -> list[SamplingParams]:
     if sampling is None or isinstance(sampling, SamplingParams):
         return [sampling or SamplingParams()] * count
+    if not isinstance(sampling, list | tuple) or not all(isinstance(each, SamplingParams) for each in sampling):
+        raise ConfigurationError(f"sampling is {sampling!r:.80}; give SamplingParams, or a list of them")
     if len(sampling) != count:
         raise ConfigurationError(f"sampling has {len(sampling)} entries for {count} conversations; give 1 or {count}")
     return list(sampling)

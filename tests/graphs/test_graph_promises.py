@@ -206,3 +206,31 @@ def test_a_plan_of_ones_own_is_followed_and_gives_the_same_features(manager: Man
     apart = Plan((PlannedRun(0, 1, 5, 10, 1, 12), PlannedRun(1, 2, 7, 14, 1, 32)))
     features: list[Any] = manager.execute(batch, plan=apart)
     assert torch.allclose(features[0], FakeEncoder().encoder_eager_forward(batch), atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("embeddings", "rows"),
+    [
+        (torch.zeros(20, OUTPUT_WIDTH, dtype=torch.int64), torch.arange(14)),
+        (torch.zeros(20, OUTPUT_WIDTH), torch.arange(14, dtype=torch.int32)),
+        (torch.zeros(20, OUTPUT_WIDTH), torch.arange(14.0)),
+    ],
+)
+def test_rows_of_a_wrong_type_are_refused_before_anything_is_written(
+    manager: Manager, embeddings: Tensor, rows: Tensor
+) -> None:
+    with pytest.raises(ValueError, match="rows must be int64 and embeddings"):
+        manager.execute(RowBatch.of([5, 9]), OutputRows(embeddings, rows))
+    assert not embeddings.any()
+
+
+def test_a_plan_for_the_same_tiles_in_another_order_is_refused(manager: Manager) -> None:
+    plan = manager.plan(RowBatch.of([5, 40, 9]))
+    with pytest.raises(ValueError, match="plan this batch"):
+        manager.execute(RowBatch.of([40, 5, 9]), plan=plan)
+
+
+def test_a_plan_of_a_manager_with_other_budgets_is_refused(manager: Manager) -> None:
+    other = captured(FakeEncoder(), settings(17))
+    with pytest.raises(ValueError, match="there is no graph; plan with this manager"):
+        manager.execute(RowBatch.of([14]), plan=other.plan(RowBatch.of([14])))

@@ -30,8 +30,9 @@ def doctor(
 ) -> None:
     """Tell what this machine is and what will run where."""
     card, chosen = machine_card(), choose_device(device)
-    parts = placement(chosen)
     settings = parse_compilation_config(compilation_config)
+    wanted = settings.cudagraph_mm_encoder if settings else False
+    parts = placement(chosen, graphs=chosen.type == "cuda" if wanted is None else wanted)
     manager = _graphs_of(model, device, compilation_config) if model else None
     if as_json:
         graphs = graph_records(manager) if manager else None
@@ -57,10 +58,10 @@ def _graphs_of(model: str, device: str, compilation_config: str | None) -> "Enco
     return encoder.manager if isinstance(encoder, GraphImageEncoder) else None
 
 
-def placement(device: torch.device) -> dict[str, str]:
+def placement(device: torch.device, *, graphs: bool) -> dict[str, str]:
     """Return, for each stage of a request, where and how it runs when the model is on `device`."""
     on_cuda = device.type == "cuda"
-    encoder = "captured graphs" if on_cuda else "eager"
+    encoder = ("captured graphs" if on_cuda else "graphs' plans, kernel by kernel") if graphs else "eager"
     return {
         "image decoding": "Pillow on the CPU",
         "tiles and patches": "torchvision on the CPU, the reference's own arithmetic",

@@ -47,6 +47,7 @@ class Generation:
         self._pool = _pool(model, prompts, params)
         self.encoder_report: EncoderReport | None = None
         self.first_logits: Tensor | None = None
+        self._is_started = False
         self.sequences = [
             Sequence(
                 prompt,
@@ -97,6 +98,12 @@ class Generation:
         return [sequence.answer(stages_ms, self.encoder_report) for sequence in self.sequences]
 
     def __iter__(self) -> Iterator[Piece]:
+        if self._is_started:
+            raise ValueError("these answers have been generated already; start others")
+        self._is_started = True
+        return self._pieces()
+
+    def _pieces(self) -> Iterator[Piece]:
         running = self.sequences
         logits = self.first_logits = self._prefill()
         while True:

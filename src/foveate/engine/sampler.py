@@ -3,12 +3,14 @@
 The order is the one of transformers' generation: repetition penalty, temperature, top-k, top-p, min-p.
 """
 
+import math
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
 from foveate.config import SamplingParams
+from foveate.errors import NumbersError
 
 # Below it a quotient may overflow float32, and infinities cannot be told apart; the likeliest token has it all by then.
 _LOWEST_TEMPERATURE = 1e-6
@@ -29,7 +31,12 @@ class Sampler:
             self._generator.manual_seed(params.seed)
 
     def sample(self, logits: Tensor) -> int:
-        """Return the next token of `logits` `[vocab_size]`, float32."""
+        """Return the next token of `logits` `[vocab_size]`, float32; raises NumbersError when they are not numbers."""
+        if not math.isfinite(float(logits.max())):
+            raise NumbersError(
+                "the model's scores are not numbers (NaN or infinite): its weights are damaged, or its type is too"
+                " small for them; try dtype float32"
+            )
         if self._seen is not None:
             logits = penalised(logits, self._seen, self._params.repetition_penalty)
         if self._params.is_greedy:

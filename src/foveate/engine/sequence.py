@@ -8,6 +8,7 @@ from foveate.engine.caches import SequenceMemory
 from foveate.engine.encoding import EncoderReport
 from foveate.engine.sampler import Sampler
 from foveate.engine.text import Decode, TextStream
+from foveate.errors import UnfinishedError
 from foveate.models.lfm2_vl.processing import Prompt
 
 
@@ -61,12 +62,17 @@ class Sequence:
         return piece
 
     def answer(self, stages_ms: Mapping[str, float], encoder: EncoderReport | None) -> Answer:
-        """Return the finished answer."""
+        """Return the finished answer; UnfinishedError when it was not generated to its end."""
+        if self.finish_reason is None:
+            raise UnfinishedError(
+                f"this answer has {len(self.token_ids)} tokens and no end: it was not generated, or was interrupted;"
+                " ask again"
+            )
         return Answer(
             text=self.text,
             token_ids=tuple(self.token_ids),
             prompt_tokens=len(self.prompt.token_ids),
-            finish_reason=self.finish_reason or "length",
+            finish_reason=self.finish_reason,
             stages_ms=stages_ms,
             encoder=encoder,
         )

@@ -129,7 +129,7 @@ class EncoderCudaGraphManager(Generic[Batch]):
         """
         specs = self._model.get_encoder_cudagraph_item_specs(batch)
         plan = plan or self.plan(batch)
-        check_plan(plan, specs)
+        check_plan(plan, specs, self._graphs)
         if out is not None:
             check_out(out, plan.tokens, self._config.output_width)
         result = None if out else self._fresh(plan.tokens)

@@ -125,6 +125,13 @@ class BudgetRange:
     step: int
     """Tokens of a full tile: budgets above it are multiples of it."""
 
+    def __post_init__(self) -> None:
+        if not 1 <= self.smallest <= self.largest or self.step < 1:
+            raise ValueError(
+                f"budgets from {self.smallest} to {self.largest} in steps of {self.step} are no range;"
+                " 1 <= smallest <= largest and 1 <= step must hold"
+            )
+
 
 class SupportsEncoderCudaGraph(Protocol[Batch]):
     """A model whose encoder can run as captured graphs.

@@ -9,6 +9,8 @@ from foveate.errors import CheckpointError
 
 def read_json(path: Path) -> dict[str, Any]:
     """Read a JSON object; raises CheckpointError when the file is missing, damaged or holds something else."""
+    if path.exists() and not path.is_file():
+        raise CheckpointError(f"{path} is not a regular file")
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:

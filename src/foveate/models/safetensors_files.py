@@ -27,7 +27,10 @@ def safetensors_files(folder: Path) -> list[Path]:
             raise CheckpointError(f"{index} names {strays[0]!r}, which is not a file of this folder")
     else:
         files = [folder / "model.safetensors"]
-    missing = [file.name for file in files if not file.is_file()]
+    try:
+        missing = [file.name for file in files if not file.is_file()]
+    except OSError as error:
+        raise CheckpointError(f"{index} names a file that cannot be looked up: {error.strerror}") from error
     if missing:
         pickled = next(folder.glob("*.bin"), None)
         hint = f"; {pickled.name} is a pickle, which Foveate never opens: convert it to safetensors" if pickled else ""
@@ -45,13 +48,14 @@ def read_tensors(file: Path, device: torch.device) -> Iterator[tuple[str, Tensor
         raise CheckpointError(f"{file} is damaged or cut off: {error}") from error
 
 
-def count_tensors(files: list[Path]) -> int:
-    """Return the number of tensors in `files`, from their headers alone."""
-    try:
-        total = 0
-        for file in files:
+def tensor_shapes(files: list[Path]) -> dict[str, tuple[int, ...]]:
+    """Return the name and shape of every tensor in `files`, from their headers alone; a name that comes twice counts
+    once."""
+    shapes: dict[str, tuple[int, ...]] = {}
+    for file in files:
+        try:
             with safe_open(file, framework="pt") as tensors:
-                total += len(tensors.keys())
-        return total
-    except (SafetensorError, OSError) as error:
-        raise CheckpointError(f"{file} is damaged or cut off: {error}") from error
+                shapes.update({name: tuple(tensors.get_slice(name).get_shape()) for name in tensors.keys()})  # noqa: SIM118
+        except (SafetensorError, OSError) as error:
+            raise CheckpointError(f"{file} is damaged or cut off: {error}") from error
+    return shapes

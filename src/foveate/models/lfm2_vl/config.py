@@ -20,6 +20,7 @@ from foveate.models.json_files import read_json, read_optional_json
 from foveate.models.lfm2_vl.image_settings import ImageSettings, read_image_settings
 
 LayerKind = Literal["conv", "full_attention"]
+MOST_LAYERS = 512
 MODEL_TYPES = ("lfm2_vl", "lfm2-vl")
 _MOST = 2**31  # no side of a tensor comes near it, so a number beyond is a slip
 
@@ -252,6 +253,9 @@ def _stop_tokens(folder: Path, reference: Any) -> frozenset[int]:
 
 def _check(config: ModelConfig, folder: Path) -> None:
     vision, language = config.vision, config.language
+    layers = max(vision.num_layers, len(language.layer_kinds))
+    if layers > MOST_LAYERS:
+        raise CheckpointError(f"{folder / 'config.json'}: {layers} layers; at most {MOST_LAYERS} are built")
     for section, part in (("vision_config", vision), ("projector", config.projector), ("text_config", language)):
         _check_values(f"{folder / 'config.json'}: {section}", part)
     for name, size, heads in (

@@ -17,6 +17,11 @@ from foveate.models.json_files import read_optional_json
 
 _SPELLINGS = {"patch_size": "encoder_patch_size"}
 
+MOST_TILES = 100
+"""There are markers for ten rows and ten columns."""
+MOST_TILE_PATCHES = 65_536
+"""A tile of 4096x4096 pixels: attention within one is quadratic, and larger ones are a slip of the pen."""
+
 
 @dataclass(frozen=True)
 class ImageSettings:
@@ -58,9 +63,14 @@ class ImageSettings:
         self._check_positive()
         if self.tile_size % self.block_pixels:
             raise CheckpointError(f"tile_size is {self.tile_size}; it must be a multiple of {self.block_pixels} pixels")
-        if not 1 <= self.min_tiles <= self.max_tiles:
+        if not 1 <= self.min_tiles <= self.max_tiles <= MOST_TILES:
             raise CheckpointError(
-                f"min_tiles is {self.min_tiles}, max_tiles {self.max_tiles}; 1 <= min <= max must hold"
+                f"min_tiles is {self.min_tiles}, max_tiles {self.max_tiles}; 1 <= min <= max <= {MOST_TILES} must hold"
+            )
+        if self.longest_tile_patches > MOST_TILE_PATCHES:
+            raise CheckpointError(
+                f"tile_size {self.tile_size} and max_image_tokens {self.max_image_tokens} make tiles of"
+                f" {self.longest_tile_patches} patches; at most {MOST_TILE_PATCHES} are encoded"
             )
         if not 1 <= self.min_image_tokens <= self.max_image_tokens:
             raise CheckpointError(
@@ -104,15 +114,19 @@ class ImageSettings:
 
 def read_image_settings(folder: Path, model_config: dict[str, Any]) -> ImageSettings:
     """Read the settings of the checkpoint in `folder`; raises CheckpointError on values that do not fit together."""
-    layers = [model_config]
-    for name in ("preprocessor_config.json", "processor_config.json"):
-        layers.append(read_optional_json(folder / name))
+    files = [folder / name for name in ("preprocessor_config.json", "processor_config.json")]
+    if not any(file.exists() for file in files):
+        raise CheckpointError(f"{folder} has no {' and no '.join(file.name for file in files)}: it is not complete")
+    layers = [model_config, *(read_optional_json(file) for file in files)]
     nested = layers[-1].get("image_processor") or {}
     if not isinstance(nested, dict):
         raise CheckpointError(
             f"{folder / 'processor_config.json'}: image_processor is {nested!r}; it must be an object"
         )
     layers.append(nested)
+    for key in ("do_rescale", "do_normalize"):
+        if any(layer.get(key) is False for layer in layers[1:]):
+            raise CheckpointError(f"{folder}: {key} is false in its processor files; Foveate always does it")
     values: dict[str, Any] = {}
     for field in fields(ImageSettings):
         key = _SPELLINGS.get(field.name, field.name)

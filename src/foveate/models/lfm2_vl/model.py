@@ -1,6 +1,6 @@
 """A whole LFM2-VL model: image encoder, language model, tokenizer and settings, built from a checkpoint folder."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ from foveate.models.lfm2_vl.config import ModelConfig, read_model_config
 from foveate.models.lfm2_vl.language import LanguageModel
 from foveate.models.lfm2_vl.vision import ImageEncoder
 from foveate.models.lfm2_vl.weights import WeightTarget, canonical_name, is_expected_surplus, weight_targets
-from foveate.models.safetensors_files import count_tensors, read_tensors, safetensors_files
+from foveate.models.safetensors_files import read_tensors, safetensors_files, tensor_shapes
 
 Progress = Callable[[int, int], None]
 """Called with the number of tensors loaded so far and in all."""
@@ -62,16 +62,30 @@ def load_model(
     """
     config = read_model_config(folder)
     files = safetensors_files(folder)
-    total = count_tensors(files)
+    shapes = tensor_shapes(files)
+    check_shapes(config, shapes, folder)  # before memory is taken for sizes that the file does not bear out
     model = empty_model(config, device=device, dtype=dtype)
     loader = WeightLoader(model)
     for file in files:
         for name, tensor in read_tensors(file, device):
             loader.add(name, tensor)
             if progress:
-                progress(loader.num_seen, total)
+                progress(loader.num_seen, len(shapes))
     loader.finish(folder)
     return model
+
+
+def check_shapes(config: ModelConfig, shapes: Mapping[str, tuple[int, ...]], source: Any) -> None:
+    """Raise CheckpointError unless tensors of these names and shapes make up the model of `config`."""
+    waiting, unused = weight_targets(config), []
+    for name, shape in shapes.items():
+        canonical = canonical_name(name)
+        target = waiting.pop(canonical, None)
+        if target is not None:
+            _check_shape(name, shape, target)
+        elif not is_expected_surplus(canonical, config):
+            unused.append(name)
+    _check_complete(list(waiting), unused, source)
 
 
 def empty_model(config: ModelConfig, *, device: torch.device, dtype: torch.dtype) -> Lfm2VlModel:
@@ -103,23 +117,29 @@ class WeightLoader:
 
     def finish(self, source: Any) -> None:
         """Raise CheckpointError unless every parameter was filled and every tensor was used."""
-        faults = []
-        if self._waiting:
-            faults.append(f"{len(self._waiting)} tensors are missing: {_some(list(self._waiting))}")
-        if self._unused:
-            faults.append(f"{len(self._unused)} tensors have no place in this model: {_some(self._unused)}")
-        if faults:
-            raise CheckpointError(f"{source} does not match its config.json: {'; '.join(faults)}")
+        _check_complete(list(self._waiting), self._unused, source)
 
     def _copy(self, name: str, tensor: Tensor, target: WeightTarget) -> None:
-        if tuple(tensor.shape) != target.shape:
-            raise CheckpointError(
-                f"{name} has the shape {list(tensor.shape)}; the config.json asks for {list(target.shape)}"
-            )
+        _check_shape(name, tuple(tensor.shape), target)
         if not tensor.is_floating_point():
             raise CheckpointError(f"{name} is of type {tensor.dtype}; Foveate reads floating-point weights")
         rows = self._parameters[target.parameter].narrow(0, target.first_row, target.num_rows)
         rows.copy_(tensor.view(rows.shape))
+
+
+def _check_shape(name: str, shape: tuple[int, ...], target: WeightTarget) -> None:
+    if shape != target.shape:
+        raise CheckpointError(f"{name} has the shape {list(shape)}; the config.json asks for {list(target.shape)}")
+
+
+def _check_complete(missing: list[str], unused: list[str], source: Any) -> None:
+    faults = []
+    if missing:
+        faults.append(f"{len(missing)} tensors are missing: {_some(missing)}")
+    if unused:
+        faults.append(f"{len(unused)} tensors have no place in this model: {_some(unused)}")
+    if faults:
+        raise CheckpointError(f"{source} does not match its config.json: {'; '.join(faults)}")
 
 
 def _some(names: list[str]) -> str:

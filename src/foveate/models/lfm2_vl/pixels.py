@@ -14,7 +14,7 @@ from torchvision.transforms.v2 import functional as transforms
 from foveate.models.lfm2_vl.image_settings import ImageSettings
 from foveate.models.lfm2_vl.tiles import TileGrid, TileShape, plan_tiles
 
-_FILTERS = {0: InterpolationMode.NEAREST, 2: InterpolationMode.BILINEAR, 3: InterpolationMode.BICUBIC}
+_FILTERS = {0: InterpolationMode.NEAREST_EXACT, 2: InterpolationMode.BILINEAR, 3: InterpolationMode.BICUBIC}
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from typing import Any
 
 from PIL import Image
 
-from foveate.errors import PromptError
+from foveate.errors import CheckpointError, PromptError
 from foveate.images import ImageLimits, load_image
 from foveate.models.lfm2_vl.config import ModelConfig
 from foveate.models.lfm2_vl.pixels import ImagePatches, image_patches
@@ -30,7 +30,14 @@ class Processor:
     def __init__(self, config: ModelConfig, folder: Path, limits: ImageLimits | None = None) -> None:
         self.config = config
         self.limits = limits or ImageLimits()
-        self.prompts = PromptEncoder(load_tokenizer(folder), config.images, config.image_token_id)
+        tokenizer = load_tokenizer(folder)
+        highest = max(tokenizer.get_vocab().values(), default=-1)
+        if highest >= config.language.vocab_size:
+            raise CheckpointError(
+                f"the tokenizer in {folder} has ids up to {highest}; the model's vocab_size is"
+                f" {config.language.vocab_size}: they do not belong together"
+            )
+        self.prompts = PromptEncoder(tokenizer, config.images, config.image_token_id)
 
     def load_images(self, messages: Sequence[dict[str, Any]]) -> list[Image.Image]:
         """Return the pictures of a conversation as RGB, in order; raises ImageError on one that cannot be used."""

@@ -69,8 +69,14 @@ class PromptEncoder:
             elif piece in self._special_ids:
                 ids.append(self._special_ids[piece])
             else:
-                ids.extend(self._plain.encode(mended(piece), add_special_tokens=False).ids)
+                ids.extend(self._plain_ids(mended(piece)))
         return ids
+
+    def _plain_ids(self, text: str) -> list[int]:
+        try:
+            return list(self._plain.encode(text, add_special_tokens=False).ids)
+        except TypeError as error:  # so the tokenizer refuses a lone surrogate, which only a template can write here
+            raise PromptError("the checkpoint's chat template writes something that is not text") from error
 
     def image_ids(self, grid: TileGrid) -> list[int]:
         """Return the markers and placeholders of one picture.
@@ -157,6 +163,8 @@ def _is_text(part: Any) -> bool:
 
 def load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
     """Load the tokenizer and chat template of a checkpoint folder; raises CheckpointError when either is missing."""
+    if not (folder / "tokenizer_config.json").is_file():
+        raise CheckpointError(f"{folder} has no tokenizer_config.json: it is not complete")
     try:
         tokenizer = PreTrainedTokenizerFast.from_pretrained(folder, local_files_only=True)
     except Exception as error:  # transformers raises OSError, ValueError, KeyError and the tokenizers' bare Exception
@@ -165,4 +173,6 @@ def load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
         raise CheckpointError(f"the tokenizer in {folder} has no tokenizer.json")
     if not tokenizer.chat_template:
         raise CheckpointError(f"{folder} has no chat template (chat_template.jinja or in tokenizer_config.json)")
+    if "bos_token" in str(tokenizer.chat_template) and tokenizer.bos_token is None:
+        raise CheckpointError(f"{folder / 'tokenizer_config.json'} names no bos_token, which the chat template writes")
     return tokenizer

@@ -1,0 +1,20 @@
+"""All commands as one typer application."""
+
+import typer
+
+from foveate.commands.describe import describe
+from foveate.commands.doctor import doctor
+from foveate.commands.evaluate import evaluation
+from foveate.commands.new_checkpoint import new_checkpoint
+
+app = typer.Typer(
+    name="foveate",
+    help="Serve LFM2-VL, LiquidAI's small vision-language models.",
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+app.command()(describe)
+app.command()(doctor)
+app.command(name="eval")(evaluation)
+app.command(name="new-checkpoint")(new_checkpoint)
