@@ -22,7 +22,7 @@ def run(arguments: list[str]) -> int:
         # Imported here: it takes seconds, and an interruption meanwhile must be as quiet as any other.
         from foveate.commands.app import app
 
-        return int(app(args=arguments, standalone_mode=False, prog_name="foveate") or 0)
+        return int(app(args=arguments or ["--help"], standalone_mode=False, prog_name="foveate") or 0)
     except FoveateError as error:
         return _complain(str(error))
     except (KeyboardInterrupt, EOFError):

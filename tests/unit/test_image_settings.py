@@ -18,8 +18,13 @@ def settings_of(folder: Path, config: dict[str, Any], **files: dict[str, Any]) -
     return read_image_settings(folder, config)
 
 
-def test_without_any_file_the_reference_s_defaults_hold(tmp_path: Path):
-    assert settings_of(tmp_path, {}) == ImageSettings()
+def test_what_no_file_says_is_the_reference_s_default(tmp_path: Path):
+    assert settings_of(tmp_path, {}, processor_config={}) == ImageSettings()
+
+
+def test_a_folder_without_any_processor_file_is_not_guessed_at(tmp_path: Path):
+    with pytest.raises(CheckpointError, match="it is not complete"):
+        settings_of(tmp_path, {})
 
 
 def test_the_settings_nested_in_the_processor_file_come_first(tmp_path: Path):
