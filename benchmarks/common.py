@@ -53,6 +53,11 @@ def summary(values_ms: list[float]) -> dict[str, float]:
     return {"median_ms": round(statistics.median(ordered), 4), "p95_ms": round(p95, 4), "min_ms": round(ordered[0], 4)}
 
 
+def relative_error(ours: torch.Tensor, reference: torch.Tensor) -> float:
+    """Return the relative norm of the difference."""
+    return float((ours.float() - reference.float()).norm() / reference.float().norm())
+
+
 def ceilings() -> dict[str, float]:
     """Measure what this card can do at most: bytes copied and bf16 products a second."""
     source = torch.empty(2**31, dtype=torch.uint8, device="cuda")

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from common import SIZES, TILE_ROWS, ceilings, time_interleaved, write_report
+from common import SIZES, TILE_ROWS, ceilings, relative_error, time_interleaved, write_report
 
 from foveate.engine.encoding import EagerImageEncoder
 from foveate.engine.graph_encoding import capture_encoder
@@ -88,11 +88,6 @@ def padding_costs(vlm: Any, graph: Any, rounds: int) -> dict[str, Any]:
     }
     with torch.inference_mode():
         return time_interleaved(calls, rounds=rounds)
-
-
-def relative_error(ours: torch.Tensor, reference: torch.Tensor) -> float:
-    """Return the relative norm of the difference."""
-    return float((ours.float() - reference.float()).norm() / reference.float().norm())
 
 
 def main() -> None:

@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from common import SIZES, write_report
+from common import SIZES, relative_error, write_report
 from PIL import Image
-from torch import Tensor
 from transformers import Lfm2VlConfig, Lfm2VlForConditionalGeneration
 
 from foveate import VLM, SamplingParams
@@ -102,8 +101,8 @@ def compare(ours: list[dict[str, Any]], peer: list[dict[str, Any]], truth: list[
     report: dict[str, Any] = {}
     for key in ("features", "logits"):
         report[key] = {
-            "ours": [_relative_error(a[key], t[key]) for a, t in zip(ours, truth, strict=True)],
-            "transformers": [_relative_error(a[key], t[key]) for a, t in zip(peer, truth, strict=True)],
+            "ours": [relative_error(a[key], t[key]) for a, t in zip(ours, truth, strict=True)],
+            "transformers": [relative_error(a[key], t[key]) for a, t in zip(peer, truth, strict=True)],
         }
         pairs = zip(report[key]["ours"], report[key]["transformers"], strict=True)
         report[key]["within_twice"] = all(mine <= 2 * theirs for mine, theirs in pairs)
@@ -112,10 +111,6 @@ def compare(ours: list[dict[str, Any]], peer: list[dict[str, Any]], truth: list[
         "transformers": [_agreeing(a["tokens"], t["tokens"]) for a, t in zip(peer, truth, strict=True)],
     }
     return report
-
-
-def _relative_error(value: Tensor, truth: Tensor) -> float:
-    return float((value - truth).norm() / truth.norm())
 
 
 def _agreeing(tokens: list[int], truth: list[int]) -> int:

@@ -59,7 +59,7 @@ def load(
     config = read_model_config(folder)
     processor = Processor(config, folder, limits)
     chosen_dtype = choose_dtype(dtype, chosen, config.dtype)
-    model = load_model(folder, device=chosen, dtype=chosen_dtype, progress=_part_of(progress, "weights"))
+    model = load_model(folder, config, device=chosen, dtype=chosen_dtype, progress=_part_of(progress, "weights"))
     return VLM(model, processor, choose_encoder(model, settings, _part_of(progress, "graphs")))
 
 
@@ -72,12 +72,18 @@ def choose_encoder(
 ) -> ImageFeatureEncoder:
     """Capture the encoder graphs of a model when `settings` or, by default, its device ask for them; else run
     eagerly."""
-    wanted = settings.cudagraph_mm_encoder if settings else False
-    if settings is None or not (model.device.type == "cuda" if wanted is None else wanted):
+    if settings is None or not wants_graphs(settings, model.device):
         return EagerImageEncoder(model.encoder)
     from foveate.engine.graph_encoding import capture_encoder
 
     return capture_encoder(model, settings, progress=progress)
+
+
+def wants_graphs(settings: "EncoderGraphSettings | None", device: torch.device) -> bool:
+    """Whether the encoder is to run as graphs: as `settings` say, by default where CUDA is."""
+    if settings is None:
+        return False
+    return device.type == "cuda" if settings.cudagraph_mm_encoder is None else settings.cudagraph_mm_encoder
 
 
 def parse_compilation_config(compilation_config: CompilationConfig) -> "EncoderGraphSettings | None":

@@ -13,7 +13,7 @@ from foveate.commands.output import write_json
 from foveate.commands.progress import stages_bar
 from foveate.engine.encoding import EagerImageEncoder
 from foveate.kernels.availability import attention_backend
-from foveate.loading import choose_device, load, parse_compilation_config
+from foveate.loading import choose_device, load, parse_compilation_config, wants_graphs
 from foveate.machine import MachineCard, machine_card
 
 if TYPE_CHECKING:
@@ -31,8 +31,7 @@ def doctor(
     """Tell what this machine is and what will run where."""
     card, chosen = machine_card(), choose_device(device)
     settings = parse_compilation_config(compilation_config)
-    wanted = settings.cudagraph_mm_encoder if settings else False
-    parts = placement(chosen, graphs=chosen.type == "cuda" if wanted is None else wanted)
+    parts = placement(chosen, graphs=wants_graphs(settings, chosen))
     manager = _graphs_of(model, device, compilation_config) if model else None
     if as_json:
         graphs = graph_records(manager) if manager else None

@@ -51,10 +51,5 @@ class EagerImageEncoder:
     def encode(self, batch: ImageBatch) -> EncodedImages:
         """Encode a batch."""
         rows = self._encoder.encode(batch)
-        factor = self._encoder.downsample_factor
-        tokens = [tile.num_tokens(factor) for tile in batch.tiles]
-        counts, first = [], 0
-        for tiles in batch.tiles_per_image:
-            counts.append(sum(tokens[first : first + tiles]))
-            first += tiles
-        return EncodedImages(list(rows.split(counts)), EncoderReport("eager", sum(tokens)))
+        counts = batch.tokens_per_image(self._encoder.downsample_factor)
+        return EncodedImages(list(rows.split(counts)), EncoderReport("eager", sum(counts)))

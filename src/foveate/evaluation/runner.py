@@ -55,7 +55,7 @@ class Difference:
     """Mean relative norm of the difference of the first scores."""
 
 
-def test_examples(skill: str, count: int) -> Iterator[Example]:
+def questions(skill: str, count: int) -> Iterator[Example]:
     """Draw the first `count` questions of a skill's test set."""
     return (draw(skill, seed, Split.TEST) for seed in range(count))
 
@@ -72,7 +72,7 @@ def evaluate(
     examples: list[Example] = []
     predictions: dict[str, list[Prediction]] = {predictor.name: [] for predictor in predictors}
     for skill in skills:
-        drawn = list(test_examples(skill, limit))
+        drawn = list(questions(skill, limit))
         for first in range(0, len(drawn), BATCH):
             batch = drawn[first : first + BATCH]
             for predictor in predictors:

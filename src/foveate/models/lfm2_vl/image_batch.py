@@ -40,6 +40,13 @@ class ImageBatch:
         """The image of each tile."""
         return tuple(image for image, count in enumerate(self.tiles_per_image) for _ in range(count))
 
+    def tokens_per_image(self, downsample_factor: int) -> list[int]:
+        """Return the image tokens of each picture."""
+        counts = [0] * len(self.tiles_per_image)
+        for image, tile in zip(self.image_of_tile, self.tiles, strict=True):
+            counts[image] += tile.num_tokens(downsample_factor)
+        return counts
+
     def tile_shapes(self) -> Tensor:
         """Return `[tiles, 2]` int32 on the host: (rows, columns) of each tile."""
         return torch.tensor([(tile.rows, tile.columns) for tile in self.tiles], dtype=torch.int32).view(-1, 2)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from foveate.errors import CheckpointError
-from foveate.models.lfm2_vl.config import ModelConfig, read_model_config
+from foveate.models.lfm2_vl.config import ModelConfig
 from foveate.models.lfm2_vl.language import LanguageModel
 from foveate.models.lfm2_vl.vision import ImageEncoder
 from foveate.models.lfm2_vl.weights import WeightTarget, canonical_name, is_expected_surplus, weight_targets
@@ -53,14 +53,18 @@ class Lfm2VlModel(nn.Module):
 
 
 def load_model(
-    folder: Path, *, device: torch.device, dtype: torch.dtype, progress: Progress | None = None
+    folder: Path,
+    config: ModelConfig,
+    *,
+    device: torch.device,
+    dtype: torch.dtype,
+    progress: Progress | None = None,
 ) -> Lfm2VlModel:
-    """Build the model of a checkpoint folder on `device` in `dtype`.
+    """Build the model of a checkpoint folder, whose configuration was read, on `device` in `dtype`.
 
     Weights go from the file to the device one tensor at a time. Raises CheckpointError on anything missing, unused,
     damaged or of the wrong shape, and names it.
     """
-    config = read_model_config(folder)
     files = safetensors_files(folder)
     shapes = tensor_shapes(files)
     check_shapes(config, shapes, folder)  # before memory is taken for sizes that the file does not bear out
