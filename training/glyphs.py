@@ -5,23 +5,12 @@ the labels of the 32x32 pixels that one image token covers, in reading order, an
 after training has to name them. It makes the image tokens say what is written, long before answers could.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from random import Random
 
 import torch
 from torch import Tensor
 
-from foveate.evaluation.drawing.forms import choose_form
-from foveate.evaluation.drawing.grounds import add_noise, paint_ground
-from foveate.evaluation.drawing.inks import choose_paper
-from foveate.evaluation.drawing.pages import choose_page
-from foveate.evaluation.drawing.sheets import Sheet, Text, paint_sheet
-from foveate.evaluation.drawing.wording import PRINTED
-from foveate.evaluation.example import Example
-from foveate.evaluation.skills import forms, pages
-from foveate.evaluation.splits import Split
-from foveate.evaluation.typefaces import load_font, typefaces
+from foveate.evaluation.drawing.sheets import Sheet
 from foveate.models.lfm2_vl.tiles import TileGrid
 
 SLOTS = 12
@@ -44,57 +33,6 @@ class Glyph:
     """Centre, in pixels of the picture."""
     y: float
     """Centre, in pixels of the picture."""
-
-
-@dataclass(frozen=True)
-class LabelledExample:
-    """An example, and the characters on its one picture."""
-
-    example: Example
-    glyphs: tuple[Glyph, ...]
-
-
-def read_lines(random: Random) -> LabelledExample:
-    """Return a picture that the tiler leaves as it is, with a few lines at 14 to 48 pixels."""
-    width, height = _untouched_size(random)
-    size = random.randint(14, 48)
-    typeface, bold = random.choice(typefaces(Split.TRAINING)), random.random() < 0.25
-    font, pitch = load_font(typeface, bold, size), round(size * random.uniform(1.25, 1.9))
-    texts: list[Text] = []
-    top = random.randint(2, pitch)
-    while top + size * 1.3 < height:
-        line = PRINTED[random.choice(list(PRINTED))](random, Split.TRAINING)
-        spare = width - 8 - round(font.getlength(line))
-        if spare >= 0:
-            texts.append(Text(line, 4 + random.randint(0, spare), top, size, bold))
-        top += pitch * random.choice((1, 1, 1, 2))
-    ground, ink = choose_paper(random)
-    sheet = Sheet(width, height, ground, ink, typeface, tuple(texts))
-    image = paint_sheet(sheet, paint_ground(random, Split.TRAINING, ground, (width, height)))
-    image = add_noise(random, image, random.choice((0, 0, 6, 10)))
-    answer = "\n".join(text.text for text in texts) or "I don't know."
-    return LabelledExample(Example("read_lines", (image,), "Read all the text.", answer), glyphs_of(sheet))
-
-
-def read_page(random: Random) -> LabelledExample:
-    """Return a question about a page, with all its characters."""
-    page = choose_page(random, Split.TRAINING)
-    question, answer = pages.ask_about(random, page)
-    return LabelledExample(Example("read_page", (paint_sheet(page.sheet),), question, answer), glyphs_of(page.sheet))
-
-
-def read_form(random: Random) -> LabelledExample:
-    """Return a question about a form, with all its characters."""
-    form = choose_form(random, Split.TRAINING)
-    question, answer = forms.ask_about(random, form)
-    return LabelledExample(Example("read_form", (paint_sheet(form.sheet),), question, answer), glyphs_of(form.sheet))
-
-
-LABELLED: dict[str, Callable[[Random], LabelledExample]] = {
-    "read_lines": read_lines,
-    "read_page": read_page,
-    "read_form": read_form,
-}
 
 
 def glyphs_of(sheet: Sheet) -> tuple[Glyph, ...]:
@@ -139,11 +77,3 @@ def glyph_labels(glyphs: tuple[Glyph, ...], width: int, height: int, grid: TileG
 def unlabelled(tokens: int) -> Tensor:
     """Return the labels of image tokens whose characters are not known."""
     return torch.full((tokens, SLOTS), UNLABELLED, dtype=torch.int8)
-
-
-def _untouched_size(random: Random) -> tuple[int, int]:
-    # Multiples of 32 with 64 to 256 image tokens: the tiler resizes nothing, so a pixel stays where it is.
-    while True:
-        columns, rows = random.randint(4, 24), random.randint(3, 20)
-        if 64 <= columns * rows <= 256:
-            return columns * BLOCK_PIXELS, rows * BLOCK_PIXELS

@@ -40,7 +40,7 @@ class PackedExamples:
     glyphs: Tensor
     """`[image tokens, SLOTS]` int8: the characters that each image token covers (see `glyphs`), -1 where not known."""
     longest: int
-    """Tokens of the longest example."""
+    """Tokens that no example exceeds."""
 
     def to(self, device: torch.device) -> "PackedExamples":
         """Return a copy on `device`."""
@@ -49,6 +49,18 @@ class PackedExamples:
             for name, value in vars(self).items()
         }
         return PackedExamples(**moved)
+
+    def copy(self) -> "PackedExamples":
+        """Return a copy in memory of its own."""
+        return PackedExamples(
+            **{name: value.clone() if isinstance(value, Tensor) else value for name, value in vars(self).items()}
+        )
+
+    def copy_(self, other: "PackedExamples") -> None:
+        """Take over the values of a batch of the same size."""
+        for name, value in vars(self).items():
+            if isinstance(value, Tensor):
+                value.copy_(getattr(other, name))
 
 
 @dataclass(frozen=True)
@@ -64,6 +76,10 @@ class Losses:
     glyphs_right: Tensor
     """Share of the characters that are named."""
 
+    def detached(self) -> "Losses":
+        """Return the values alone."""
+        return Losses(**{name: value.detach() for name, value in vars(self).items()})
+
 
 def losses_of(model: Lfm2VlModel, head: nn.Linear, batch: PackedExamples) -> Losses:
     """Run one batch. `head` turns an image token into SLOTS x CLASSES scores."""
@@ -71,20 +87,19 @@ def losses_of(model: Lfm2VlModel, head: nn.Linear, batch: PackedExamples) -> Los
     features = encode(model.encoder, pixels, batch.tile_shapes)
     embeddings = F.embedding(batch.token_ids, model.language.embedding.weight)
     embeddings = embeddings.index_copy(0, batch.feature_rows, features.to(embeddings.dtype))
-    rows = (batch.labels >= 0).nonzero().flatten()
-    hidden = understand(model.language, embeddings, batch)[rows]
-    logits = F.linear(hidden, model.language.embedding.weight).float()
-    labels, weights = batch.labels[rows], batch.weights[rows]
-    answers = (F.cross_entropy(logits, labels, reduction="none") * weights).sum() / weights.sum()
+    logits = F.linear(understand(model.language, embeddings, batch), model.language.embedding.weight).float()
+    each = F.cross_entropy(logits, batch.labels, reduction="none")  # 0 where nothing is to be learned
+    is_learned = batch.labels >= 0
+    answers = (each * batch.weights).sum() / (is_learned * batch.weights).sum()
+    right = ((logits.argmax(-1) == batch.labels) & is_learned).sum() / is_learned.sum()
     glyphs, glyphs_right = name_glyphs(head, features, batch.glyphs)
-    return Losses(answers, glyphs, (logits.argmax(-1) == labels).float().mean(), glyphs_right)
+    return Losses(answers, glyphs, right, glyphs_right)
 
 
 def name_glyphs(head: nn.Linear, features: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     """Return the loss of naming the characters under labelled image tokens, and the share that is right."""
-    known = (labels[:, 0] >= 0).nonzero().flatten()
-    scores = head(features[known]).unflatten(-1, (labels.shape[1], -1)).float()
-    wanted = labels[known].long()
+    scores = head(features).unflatten(-1, (labels.shape[1], -1)).float()
+    wanted = labels.long()
     total = F.cross_entropy(scores.flatten(0, 1), wanted.flatten(), ignore_index=-1, reduction="sum")
     inked = wanted > 0
     right = ((scores.argmax(-1) == wanted) & inked).sum() / inked.sum().clamp(min=1)
@@ -150,6 +165,8 @@ def packed_sequences(
         return varlen_attn(*low, bounds, bounds, longest, longest, window_size=window).flatten(1)
     parts = []
     for first, end in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
+        if first == end:
+            continue
         own = (heads[first:end].transpose(0, 1)[None] for heads in (query, key, value))
         parts.append(F.scaled_dot_product_attention(*own, is_causal=causal)[0].transpose(0, 1).flatten(1))
     return torch.cat(parts)

@@ -14,5 +14,5 @@ def training_scripts() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(TRAINING))
         yield
-    for name in ("export", "layout", "network", "stream", "train"):
+    for name in ("export", "glyphs", "layout", "lessons", "muon", "network", "padding", "run", "stream", "train"):
         sys.modules.pop(name, None)

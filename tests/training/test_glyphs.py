@@ -15,13 +15,15 @@ SETTINGS = ImageSettings()
 
 def labels_and_blocks(kind: str, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
     """The labels of one picture's grid tokens, and the 32x32 pixels that each of them covers."""
-    from glyphs import LABELLED, glyph_labels
+    from glyphs import glyph_labels
+    from lessons import LESSONS
     from torchvision.transforms.v2.functional import pil_to_tensor
 
-    labelled = LABELLED[kind](Random(seed))
-    picture = labelled.example.pictures[0]
+    lesson = LESSONS[kind](Random(seed))
+    assert lesson.glyphs
+    picture = lesson.pictures[0]
     grid = plan_tiles(*picture.size, SETTINGS)
-    labels = glyph_labels(labelled.glyphs, *picture.size, grid)
+    labels = glyph_labels(lesson.glyphs, *picture.size, grid)
     tiles = cut(pil_to_tensor(picture), grid, SETTINGS)[: grid.rows * grid.columns]
     blocks = [tile.unfold(1, 32, 32).unfold(2, 32, 32).flatten(1, 2).movedim(0, 1) for tile in tiles]
     return labels, torch.cat(blocks)
