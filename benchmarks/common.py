@@ -29,6 +29,18 @@ TILE_ROWS: dict[str, list[tuple[int, int]]] = {
 }
 """Patch rows and columns of the tiles in each row of the encoder tables."""
 
+TRACE = {
+    (1920, 1080): 20,
+    (3024, 4032): 15,
+    (1024, 1024): 15,
+    (512, 512): 10,
+    (640, 480): 10,
+    (1280, 720): 10,
+    (1170, 2532): 10,
+    (768, 1376): 10,
+}
+"""Pictures by width and height: how many in a hundred are such. Screens, photographs, telephones and squares."""
+
 
 def time_interleaved(calls: Mapping[str, Callable[[], Any]], *, rounds: int = 30, warm_ups: int = 4) -> dict[str, Any]:
     """Call each in turn, `rounds` times, waiting for the device after every call; returns milliseconds by name."""

@@ -1,9 +1,13 @@
-"""The machine card: what this machine is, as a flat record that benchmarks keep beside their figures."""
+"""The machine card: what this machine is, as a flat record that benchmarks keep beside their figures.
+
+This is also the one module that goes by what people set in the environment.
+"""
 
 import os
 import platform
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 
 import torch
 
@@ -53,7 +57,7 @@ def machine_card() -> MachineCard:
         processor_cores=_usable_cores(),
         libraries={name: found for name in LIBRARIES if (found := _version(name))},
         cuda=torch.version.cuda,
-        driver=_driver(),
+        driver=driver_version(),
         devices=tuple(_cuda_device(index) for index in range(count)),
     )
 
@@ -79,10 +83,25 @@ def _version(name: str) -> str | None:
         return None
 
 
-def _driver() -> str | None:
+def driver_version() -> str | None:
+    """Return the version of the NVIDIA driver; None if there is none."""
     try:
         with open("/proc/driver/nvidia/version", encoding="utf-8") as file:
             words = file.readline().split()
     except OSError:
         return None
     return next((word for word in words if word[0].isdigit() and word.count(".") >= 1), None)
+
+
+def cache_folder() -> Path | None:
+    """Return the folder for what can be made again: `foveate` in XDG_CACHE_HOME or in ~/.cache; None without a home.
+
+    It may not exist yet. A relative XDG_CACHE_HOME is ignored, as its specification demands.
+    """
+    folder = os.environ.get("XDG_CACHE_HOME", "")
+    if os.path.isabs(folder):
+        return Path(folder) / "foveate"
+    try:
+        return Path.home() / ".cache" / "foveate"
+    except RuntimeError:
+        return None

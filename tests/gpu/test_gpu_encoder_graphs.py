@@ -7,14 +7,23 @@ import random
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 import torch
 from torch import Tensor
 
 from foveate.engine.encoding import EagerImageEncoder
-from foveate.engine.graph_encoding import GraphImageEncoder, capture_encoder
-from foveate.graphs import CudaGraphBackend, EncoderCudaGraphManager, EncoderGraphSettings, OutputRows
+from foveate.engine.graph_encoding import GraphImageEncoder
+from foveate.graphs import (
+    CostStore,
+    CudaGraphBackend,
+    EncoderCudaGraphManager,
+    EncoderGraphSettings,
+    FixedCosts,
+    MeasuredCosts,
+    OutputRows,
+)
 from foveate.kernels.attention import packed_attention_reference
 from foveate.models.lfm2_vl import vision
 from foveate.models.lfm2_vl.encoder_graphs import Lfm2VlEncoderGraphs
@@ -38,7 +47,12 @@ def vlm() -> VLM:
 
 @pytest.fixture(scope="module")
 def graphs(vlm: VLM) -> GraphImageEncoder:
-    return capture_encoder(vlm.model, EncoderGraphSettings(), strict=True)
+    """Graphs whose plans do not depend on what this card measures: what the tests below say of them holds anywhere."""
+    manager = EncoderCudaGraphManager(
+        Lfm2VlEncoderGraphs(vlm.model.encoder, vlm.model.config), vlm.model.device, costs=FixedCosts(), strict=True
+    )
+    manager.capture()
+    return GraphImageEncoder(manager)
 
 
 @contextmanager
@@ -152,6 +166,37 @@ def test_rows_are_scattered_into_the_callers_embeddings(vlm: VLM, graphs: GraphI
     rows = torch.randperm(embeddings.shape[0], device="cuda")[: expected.shape[0]]
     assert graphs.manager.execute(batch, OutputRows(embeddings, rows)) == []
     assert torch.equal(embeddings[rows], expected)
+
+
+def test_costs_are_measured_at_the_first_start_and_loaded_at_the_next(vlm: VLM, tmp_path: Path) -> None:
+    starts = [captured(vlm, EncoderGraphSettings(), CostStore(tmp_path, {"card": "here"})).manager for _ in range(2)]
+    assert [manager.start_up.cost_source for manager in starts] == ["measured", "kept"]
+    costs = starts[1].costs
+    assert isinstance(costs, MeasuredCosts)
+    assert 0 < costs.replay_ms(64) < costs.replay_ms(2816) < 1000
+    assert 0 < costs.eager_ms(64) < costs.eager_ms(11264) < 1000
+    assert starts[0].start_up.costs_s < 3
+
+
+def test_a_picture_has_the_same_bits_in_any_company_with_fixed_plans(vlm: VLM) -> None:
+    fixed = captured(vlm, EncoderGraphSettings(encoder_plan="fixed"))
+    for seed in range(10):
+        alone = random_batch(vlm, 1, seed)
+        others = random_batch(vlm, 1 + seed, 100 + seed)
+        company = ImageBatch(
+            torch.cat([others.patches, alone.patches, others.patches]),
+            (*others.tiles, *alone.tiles, *others.tiles),
+            (*others.tiles_per_image, *alone.tiles_per_image, *others.tiles_per_image),
+        )
+        in_company = fixed.encode(company).features[len(others.tiles_per_image)]
+        assert torch.equal(bits(in_company), bits(fixed.encode(alone).features[0]))
+
+
+def captured(vlm: VLM, settings: EncoderGraphSettings, store: CostStore | None = None) -> GraphImageEncoder:
+    graphs = Lfm2VlEncoderGraphs(vlm.model.encoder, vlm.model.config)
+    manager = EncoderCudaGraphManager(graphs, vlm.model.device, settings, cost_store=store, strict=True)
+    manager.capture()
+    return GraphImageEncoder(manager)
 
 
 def test_pitfall_1_02_no_buffer_that_a_graph_recorded_ever_moves_or_is_regrown(

@@ -6,7 +6,14 @@ import torch
 from hypothesis import settings
 from torch import Tensor
 
-from foveate.graphs import EncoderCudaGraphManager, EncoderGraphSettings, GraphBackend, ReplayCost, Work
+from foveate.graphs import (
+    CostStore,
+    EncoderCosts,
+    EncoderCudaGraphManager,
+    EncoderGraphSettings,
+    GraphBackend,
+    Work,
+)
 from foveate.graphs.protocol import SupportsEncoderCudaGraph
 
 CPU = torch.device("cpu")
@@ -19,11 +26,14 @@ def captured(
     settings: EncoderGraphSettings,
     *,
     backend: GraphBackend | None = None,
-    cost: ReplayCost | None = None,
+    costs: EncoderCosts | None = None,
+    cost_store: CostStore | None = None,
     strict: bool = True,
 ) -> EncoderCudaGraphManager[Any]:
     """Capture a model's graphs on the CPU."""
-    manager = EncoderCudaGraphManager(model, CPU, settings, backend=backend, cost=cost, strict=strict)
+    manager = EncoderCudaGraphManager(
+        model, CPU, settings, backend=backend, costs=costs, cost_store=cost_store, strict=strict
+    )
     manager.capture()
     return manager
 

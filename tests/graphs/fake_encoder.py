@@ -20,6 +20,7 @@ from foveate.graphs import (
     GraphCapacity,
     TileSpec,
 )
+from foveate.graphs.settings import EncoderPlan
 
 ROW_WIDTH, OUTPUT_WIDTH, INPUTS_PER_TOKEN = 3, 4, 2
 SMALLEST, STEP, LARGEST = 4, 16, 48
@@ -27,8 +28,10 @@ SMALLEST, STEP, LARGEST = 4, 16, 48
 BUDGETS = (4, 12, 32)
 
 
-def settings(*budgets: int, items: int | None = None, frames: int | None = None) -> EncoderGraphSettings:
-    return EncoderGraphSettings(True, budgets or BUDGETS, items, frames)
+def settings(
+    *budgets: int, items: int | None = None, frames: int | None = None, plan: EncoderPlan = "auto"
+) -> EncoderGraphSettings:
+    return EncoderGraphSettings(True, budgets or BUDGETS, items, frames, plan)
 
 
 @dataclass(frozen=True)

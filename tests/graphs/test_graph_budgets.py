@@ -32,11 +32,17 @@ def test_automatic_budgets_are_few_and_rise_to_the_largest_item(sizes: list[int]
     assert budgets[0] >= smallest
 
 
-def test_automatic_budgets_pad_an_item_by_less_than_a_full_tile_and_a_quarter_of_it_at_most() -> None:
+def test_automatic_budgets_pad_an_item_of_several_tiles_by_less_than_half_a_tile_and_a_quarter_of_it_at_most() -> None:
     budgets = automatic_budgets(SPAN)
-    for tokens in range(4 * SPAN.smallest, SPAN.largest + 1):
+    for tokens in range(2 * SPAN.step, SPAN.largest + 1):
         padding = min(budget for budget in budgets if budget >= tokens) - tokens
-        assert padding < min(SPAN.step, tokens / 4)
+        assert padding < min(SPAN.step / 2, tokens / 4)
+
+
+def test_automatic_budgets_pad_an_item_of_one_tile_by_less_than_the_smallest_tile() -> None:
+    budgets = automatic_budgets(SPAN)
+    for tokens in range(SPAN.smallest, SPAN.step + 1):
+        assert min(budget for budget in budgets if budget >= tokens) - tokens < SPAN.smallest
 
 
 def test_each_graph_holds_the_rows_slots_and_items_of_its_budget() -> None:

@@ -13,8 +13,9 @@ from foveate import SamplingParams
 from foveate.checkpoints import layout, shrunk
 from foveate.engine.encoding import EagerImageEncoder
 from foveate.engine.graph_encoding import GraphImageEncoder, capture_encoder
-from foveate.graphs import EncoderGraphSettings, GraphCapacity, OutputRows
-from foveate.models.lfm2_vl.encoder_graphs import Lfm2VlEncoderGraphs
+from foveate.graphs import EncoderGraphSettings, GraphCapacity, OutputRows, Planner
+from foveate.graphs.budgets import graph_capacities
+from foveate.models.lfm2_vl.encoder_graphs import Lfm2VlEncoderGraphs, picture_spec
 from foveate.models.lfm2_vl.image_batch import ImageBatch
 from foveate.models.lfm2_vl.tiles import TileShape, plan_tiles
 from foveate.testing import random_vlm
@@ -169,3 +170,29 @@ def test_real_sizes_of_pictures_replay_as_they_are_cut(
     batch = batch_of([[(tile.rows, tile.columns) for tile in grid.tiles]], 0)
     ours, eager = joined(graphs.encode(batch).features), eager_features(vlm, batch)
     assert error(ours, eager) <= 1e-5 * float(eager.norm())
+
+
+TRACE = {
+    (1920, 1080): 20,
+    (3024, 4032): 15,
+    (1024, 1024): 15,
+    (512, 512): 10,
+    (640, 480): 10,
+    (1280, 720): 10,
+    (1170, 2532): 10,
+    (768, 1376): 10,
+}
+"""Screens, photographs, telephones and squares: how many in a hundred pictures are such."""
+
+
+def test_automatic_budgets_pad_pictures_as_people_have_them_by_6_percent_at_most(vlm: VLM) -> None:
+    model, config = Lfm2VlEncoderGraphs(vlm.model.encoder, vlm.model.config), vlm.model.config
+    span = model.get_encoder_cudagraph_budget_range()
+    planner = Planner(graph_capacities(EncoderGraphSettings(), span, inputs_per_token=4, frames_per_video=0))
+    padded = replayed = 0
+    for (width, height), count in TRACE.items():
+        plan = planner.plan([picture_spec(plan_tiles(width, height, config.images).tiles, 2)])
+        assert plan.eager_runs == ()
+        padded += count * sum(run.padded_tokens for run in plan.runs)
+        replayed += count * sum(run.tokens + run.padded_tokens for run in plan.runs)
+    assert padded <= 0.06 * replayed

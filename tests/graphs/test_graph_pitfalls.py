@@ -18,7 +18,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from foveate.engine.encoding import EagerImageEncoder
 from foveate.engine.graph_encoding import GraphImageEncoder
 from foveate.errors import ImageSizeError
-from foveate.graphs import EncoderCudaGraphManager, GraphCapacity, LinearCost, Planner, Work
+from foveate.graphs import EncoderCudaGraphManager, FixedCosts, GraphCapacity, Planner, Work
 from foveate.graphs.budgets import automatic_budgets
 from foveate.kernels.attention import attention
 from foveate.models.lfm2_vl import vision
@@ -140,7 +140,7 @@ def test_pitfall_1_07_padding_is_paid_for_in_the_plan_so_a_small_batch_never_fil
 
 
 def test_pitfall_1_07_a_large_batch_takes_several_graphs_where_one_would_cost_more() -> None:
-    planner = Planner([GraphCapacity(tokens, 2 * tokens, 512, 512) for tokens in (256, 2048)], LinearCost(16.0))
+    planner = Planner([GraphCapacity(tokens, 2 * tokens, 512, 512) for tokens in (256, 2048)], FixedCosts(fixed_ms=0.1))
     plan = planner.plan(FakeEncoder().get_encoder_cudagraph_item_specs(RowBatch.of(*[[256]] * 5)))
     assert [run.budget for run in plan.runs] == [256] * 5
 

@@ -61,5 +61,5 @@ def test_the_start_is_logged_with_what_was_captured(caplog: pytest.LogCaptureFix
     with caplog.at_level(logging.INFO, logger="foveate.graphs.manager"):
         captured(FakeEncoder(), settings())
     assert [record.getMessage() for record in caplog.records] == [
-        "captured 3 encoder graphs (eager), 4 to 32 tokens, 0 switched off; buffers 0.0 MB, graphs 0.0 MB"
+        "captured 3 encoder graphs (eager), 4 to 32 tokens, 0 switched off; buffers 0.0 MB, graphs 0.0 MB; fixed costs"
     ]

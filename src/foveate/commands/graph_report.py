@@ -1,5 +1,6 @@
 """The encoder graphs of a loaded model, as rows for people and as records for programs."""
 
+import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
@@ -17,6 +18,7 @@ def graph_records(manager: "EncoderCudaGraphManager[Any]") -> dict[str, Any]:
         "buffer_bytes": memory.buffer_bytes,
         "pool_bytes": memory.pool_bytes,
         "card_bytes": memory.free_before_bytes - memory.free_after_bytes,
+        "start_up": {name: _rounded(value) for name, value in dataclasses.asdict(manager.start_up).items()},
     }
 
 
@@ -26,7 +28,8 @@ def graph_table(manager: "EncoderCudaGraphManager[Any]") -> Table:
     table = Table(
         title=f"Encoder graphs ({manager.backend_name})",
         title_justify="left",
-        caption=f"shared buffers {_megabytes(memory.buffer_bytes)}, shared pool {_megabytes(memory.pool_bytes)}",
+        caption=f"shared buffers {_megabytes(memory.buffer_bytes)}, shared pool {_megabytes(memory.pool_bytes)};"
+        f" ready after {manager.start_up.total_s:.1f} s, {manager.start_up.cost_source} costs",
     )
     for name in ("tokens", "tile slots", "images", "start-up check", "adds to the pool", "one replay"):
         table.add_column(name, justify="left" if name == "start-up check" else "right")
@@ -47,6 +50,10 @@ def _record(report: "GraphReport") -> dict[str, Any]:
         "pool_bytes": report.pool_bytes,
         "replay_ms": round(report.replay_ms, 3),
     }
+
+
+def _rounded(value: float | str) -> float | str:
+    return round(value, 3) if isinstance(value, float) else value
 
 
 def _megabytes(num_bytes: int) -> str:

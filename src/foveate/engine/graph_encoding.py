@@ -2,9 +2,10 @@
 
 import torch
 
+from foveate.engine.encoder_costs import cost_store
 from foveate.engine.encoding import EncodedImages, EncoderReport
 from foveate.graphs import EncoderCudaGraphManager, EncoderGraphSettings, Plan
-from foveate.graphs.manager import Progress
+from foveate.graphs.capturing import Progress
 from foveate.models.lfm2_vl.encoder_graphs import Lfm2VlEncoderGraphs
 from foveate.models.lfm2_vl.image_batch import ImageBatch
 from foveate.models.lfm2_vl.model import Lfm2VlModel
@@ -33,10 +34,19 @@ class GraphImageEncoder:
 
 
 def capture_encoder(
-    model: Lfm2VlModel, settings: EncoderGraphSettings, *, strict: bool = False, progress: Progress | None = None
+    model: Lfm2VlModel,
+    settings: EncoderGraphSettings,
+    *,
+    strict: bool = False,
+    refresh_costs: bool = False,
+    progress: Progress | None = None,
 ) -> GraphImageEncoder:
-    """Capture and check the encoder graphs of a model; raises ConfigurationError when `settings` do not fit it."""
+    """Capture and check the encoder graphs of a model, and measure what they cost if that is not known yet.
+
+    `refresh_costs` has the costs measured again. Raises ConfigurationError when `settings` do not fit the model.
+    """
     graphs = Lfm2VlEncoderGraphs(model.encoder, model.config)
-    manager = EncoderCudaGraphManager(graphs, torch.device(model.device), settings, strict=strict)
+    store = cost_store(model, refresh=refresh_costs)
+    manager = EncoderCudaGraphManager(graphs, torch.device(model.device), settings, cost_store=store, strict=strict)
     manager.capture(progress)
     return GraphImageEncoder(manager)

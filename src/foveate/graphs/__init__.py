@@ -6,9 +6,11 @@ A leaf: it knows torch and Foveate's errors, no model. `docs/encoder-graphs.md` 
 from foveate.errors import GraphCheckError
 from foveate.graphs.backends import CudaGraphBackend, EagerBackend, GraphBackend, Work
 from foveate.graphs.contract import OutputRows
+from foveate.graphs.cost_store import CostStore
+from foveate.graphs.costs import EncoderCosts, FixedCosts, MeasuredCosts
 from foveate.graphs.manager import EncoderCudaGraphManager
 from foveate.graphs.plan import EagerReason, Plan, PlannedRun
-from foveate.graphs.planner import LinearCost, Planner, ReplayCost
+from foveate.graphs.planner import Planner
 from foveate.graphs.protocol import (
     BudgetRange,
     BufferSpec,
@@ -19,30 +21,33 @@ from foveate.graphs.protocol import (
     TileSpec,
 )
 from foveate.graphs.settings import EncoderGraphSettings, parse_settings
-from foveate.graphs.stats import EncoderStats, GraphMemory, GraphReport
+from foveate.graphs.stats import EncoderStats, GraphMemory, GraphReport, StartUp
 
 __all__ = [
     "BudgetRange",
     "BufferSpec",
+    "CostStore",
     "CudaGraphBackend",
     "EagerBackend",
     "EagerReason",
+    "EncoderCosts",
     "EncoderCudaGraphConfig",
     "EncoderCudaGraphManager",
     "EncoderGraphSettings",
     "EncoderItemSpec",
     "EncoderStats",
+    "FixedCosts",
     "GraphBackend",
     "GraphCapacity",
     "GraphCheckError",
     "GraphMemory",
     "GraphReport",
-    "LinearCost",
+    "MeasuredCosts",
     "OutputRows",
     "Plan",
     "PlannedRun",
     "Planner",
-    "ReplayCost",
+    "StartUp",
     "SupportsEncoderCudaGraph",
     "TileSpec",
     "Work",

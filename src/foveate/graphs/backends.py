@@ -37,8 +37,8 @@ class CudaGraphBackend:
     """
 
     name = "cuda_graph"
-    WARM_UPS = 2
-    """Runs before the capture: the first compiles kernels and makes workspaces, which must not happen inside."""
+    WARM_UPS = 1
+    """Runs before the capture: it compiles kernels and makes workspaces, which must not happen inside."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device

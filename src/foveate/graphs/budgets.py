@@ -5,21 +5,23 @@ from foveate.graphs.protocol import BudgetRange, GraphCapacity
 from foveate.graphs.settings import EncoderGraphSettings
 
 MOST_AUTOMATIC_BUDGETS = 24
-FINENESS = 8
+FINENESS = 4
 """Automatic budgets grow by a doubled spacing once they are this many spacings large."""
 LARGEST_MULTIPLE = 8
 """A budget of one's own may be this many times the model's largest item."""
 
 
 def automatic_budgets(span: BudgetRange) -> tuple[int, ...]:
-    """Return budgets from the smallest tile to the largest item, an eighth apart at most where tiles allow it.
+    """Return budgets from the smallest tile to the largest item: multiples of the smallest tile, then of twice that and
+    so on, up to half a full tile.
 
-    They are multiples of the smallest tile, then of twice and four times that, up to a full tile: few rows are
-    padding at any size.
+    Coarser ones lose to eager where an item is large: at 2,083 tokens of the 3B sizes, a budget of 2,304 took 8 %
+    longer than exact rows. An item of a single tile has at most a full tile's tokens, and one of several at least twice
+    that, so in between there are few.
     """
     budgets, spacing = [span.smallest], span.smallest
     while budgets[-1] < span.largest:
-        if 2 * spacing <= span.step and budgets[-1] >= FINENESS * spacing:
+        if 2 * spacing <= span.step // 2 and budgets[-1] >= FINENESS * spacing:
             spacing *= 2
         budgets.append(min(budgets[-1] + spacing, span.largest))
     while len(budgets) > MOST_AUTOMATIC_BUDGETS:

@@ -2,40 +2,31 @@
 
 import logging
 import threading
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from functools import partial
 from typing import Generic
 
 import torch
 from torch import Tensor
 
-from foveate.errors import GraphCheckError
-from foveate.graphs.backends import GraphBackend, Work, default_backend
+from foveate.graphs.backends import GraphBackend, default_backend
 from foveate.graphs.budgets import graph_capacities
 from foveate.graphs.buffers import StaticBuffers
+from foveate.graphs.capturing import CapturedGraph, GraphCapture, Progress
 from foveate.graphs.contract import OutputRows, check_out, check_output, check_plan, check_rows
-from foveate.graphs.measuring import free_bytes, reserved_bytes, time_ms
+from foveate.graphs.cost_measuring import CostMeasurement
+from foveate.graphs.cost_store import CostStore
+from foveate.graphs.costs import EncoderCosts, FixedCosts
+from foveate.graphs.fixed_plans import ItemByItem, PlanBatch
 from foveate.graphs.plan import Plan, PlannedRun
-from foveate.graphs.planner import Planner, ReplayCost, eager_plan
+from foveate.graphs.planner import Planner, eager_plan
 from foveate.graphs.protocol import Batch, GraphCapacity, SupportsEncoderCudaGraph
-from foveate.graphs.selfcheck import GraphUnderTest, find_fault
 from foveate.graphs.settings import EncoderGraphSettings
-from foveate.graphs.stats import EncoderStats, GraphMemory, GraphReport
+from foveate.graphs.stats import CostSource, EncoderStats, GraphMemory, GraphReport, StartUp
 
 logger = logging.getLogger(__name__)
-
-Progress = Callable[[int, int], None]
-"""Called with the number of graphs captured so far and in all."""
-
-
-@dataclass(frozen=True)
-class CapturedGraph:
-    """One graph and the work that it recorded. A graph that failed its check is kept too, and never replayed."""
-
-    capacity: GraphCapacity
-    replay: Work
-    work: Work
 
 
 class EncoderCudaGraphManager(Generic[Batch]):
@@ -53,18 +44,24 @@ class EncoderCudaGraphManager(Generic[Batch]):
         settings: EncoderGraphSettings | None = None,
         *,
         backend: GraphBackend | None = None,
-        cost: ReplayCost | None = None,
+        costs: EncoderCosts | None = None,
+        cost_store: CostStore | None = None,
         strict: bool = False,
     ) -> None:
         """Set up without capturing.
 
-        `cost` is what the planner makes small; `strict` makes a graph that fails its check an error instead of
-        switching it off. Raises ConfigurationError when `settings` do not fit the model.
+        The planner goes by `costs`; without them by those in `cost_store`, measured if there are none yet; without
+        either by a fixed formula. Fixed plans go by that formula always, so that they stay the same. `strict` makes a
+        graph that fails its check an error instead of switching it off. Raises ConfigurationError when `settings` do
+        not fit the model.
         """
-        self._model, self._device, self._cost, self._strict = model, device, cost, strict
+        settings = settings or EncoderGraphSettings()
+        self._model, self._device, self._strict = model, device, strict
+        self._has_fixed_plans = settings.encoder_plan == "fixed"
+        self._given_costs, self._cost_store = (None, None) if self._has_fixed_plans else (costs, cost_store)
         self._config = model.get_encoder_cudagraph_config()
         self._capacities = graph_capacities(
-            settings or EncoderGraphSettings(),
+            settings,
             model.get_encoder_cudagraph_budget_range(),
             inputs_per_token=self._config.inputs_per_token,
             frames_per_video=model.get_max_frames_per_video(),
@@ -72,9 +69,12 @@ class EncoderCudaGraphManager(Generic[Batch]):
         self._backend = backend or default_backend(device)
         self._buffers = StaticBuffers(self._config, self._capacities, device)
         self._graphs: dict[int, CapturedGraph] = {}
-        self._reports: list[GraphReport] = []
+        self._reports: tuple[GraphReport, ...] = ()
         self._free_bytes = (0, 0)
-        self._planner = Planner((), cost)
+        self._plan_captured = self._maybe_fixed(Planner(()).plan)
+        self._plan_uncaptured = self._maybe_fixed(partial(eager_plan, reason="modality_not_captured"))
+        self.costs: EncoderCosts = FixedCosts()
+        self.start_up = StartUp(0.0, 0.0, 0.0, "fixed")
         self._lock = threading.Lock()
         self._idle = torch.cuda.Event() if device.type == "cuda" else None
         self.stats = EncoderStats()
@@ -87,7 +87,7 @@ class EncoderCudaGraphManager(Generic[Batch]):
     @property
     def reports(self) -> tuple[GraphReport, ...]:
         """Every captured graph, largest first, with what the start-up check found."""
-        return tuple(self._reports)
+        return self._reports
 
     @property
     def memory(self) -> GraphMemory:
@@ -100,24 +100,22 @@ class EncoderCudaGraphManager(Generic[Batch]):
         """Capture and check every graph, largest first. Called once, at the start; ValueError the second time."""
         if self._graphs:
             raise ValueError("these graphs are captured already; make another manager for other graphs")
-        reserved_bytes(self._device)  # gives cached memory back, so that free memory before and after can be compared
-        before = free_bytes(self._device)
-        for index, capacity in enumerate(reversed(self._capacities), 1):
-            self._capture_one(capacity)
-            if progress:
-                progress(index, len(self._capacities))
-        self._free_bytes = (before, free_bytes(self._device))
-        usable = [report.capacity for report in self._reports if report.fault is None]
-        self.stats.graphs_switched_off = len(self._reports) - len(usable)
-        self._planner = Planner(usable, self._cost)
+        capture = GraphCapture(self._model, self._device, self._buffers, self._backend, strict=self._strict)
+        captured = capture.capture(self._capacities[::-1], progress)
+        self._graphs, self._reports, self._free_bytes = captured.graphs, captured.reports, captured.free_bytes
+        usable, start = captured.usable, time.perf_counter()
+        self.stats.graphs_switched_off = len(self._graphs) - len(usable)
+        self.costs, source = self._choose_costs(usable)
+        self._plan_captured = self._maybe_fixed(Planner(usable, self.costs).plan)
+        costs_s = time.perf_counter() - start
+        self.start_up = StartUp(captured.capture_s, captured.check_s, costs_s, source)
         self._log_start()
 
     def plan(self, batch: Batch) -> Plan:
         """Decide how a batch runs; host work alone."""
         specs = self._model.get_encoder_cudagraph_item_specs(batch)
-        if self._model.get_input_modality(batch) not in self._config.modalities:
-            return eager_plan(specs, "modality_not_captured")
-        return self._planner.plan(specs)
+        is_captured = self._model.get_input_modality(batch) in self._config.modalities
+        return self._plan_captured(specs) if is_captured else self._plan_uncaptured(specs)
 
     @torch.no_grad()
     def execute(self, batch: Batch, out: OutputRows | None = None, *, plan: Plan | None = None) -> list[Tensor]:
@@ -132,16 +130,23 @@ class EncoderCudaGraphManager(Generic[Batch]):
         check_plan(plan, specs, self._graphs)
         if out is not None:
             check_out(out, plan.tokens, self._config.output_width)
-        result = None if out else self._fresh(plan.tokens)
         with self._lock:
-            with self._buffers_in_use():
-                first = 0
-                for run in plan.runs:
-                    rows = self._run(self._model.select_encoder_cudagraph_items(batch, run.tiles), run)
-                    _write(rows, first, result, out)
-                    first += run.tokens
+            result = self._encode(batch, plan, out)
             self.stats.count(plan, len(specs))
         return [] if result is None else self._model.postprocess_encoder_output(result, specs)
+
+    def _encode(self, batch: Batch, plan: Plan, out: OutputRows | None = None) -> Tensor | None:
+        """Run a batch by a plan; returns its rows `[tokens, output_width]`, or None if they went to `out`."""
+        if len(plan.eager_runs) == len(plan.runs) == 1 and out is None:
+            return self._run(batch, plan.runs[0])  # fresh rows already, in the right order: nothing to copy
+        result = None if out else self._fresh(plan.tokens)
+        with self._buffers_in_use():
+            first = 0
+            for run in plan.runs:
+                rows = self._run(self._model.select_encoder_cudagraph_items(batch, run.tiles), run)
+                _write(rows, first, result, out)
+                first += run.tokens
+        return result
 
     @contextmanager
     def _buffers_in_use(self) -> Iterator[None]:
@@ -169,27 +174,27 @@ class EncoderCudaGraphManager(Generic[Batch]):
     def _fresh(self, tokens: int) -> Tensor:
         return torch.empty(tokens, self._config.output_width, dtype=self._config.output_dtype, device=self._device)
 
-    def _capture_one(self, capacity: GraphCapacity) -> None:
-        inputs, output = self._buffers.inputs(capacity), self._buffers.output(capacity.tokens)
+    def _maybe_fixed(self, plan_batch: PlanBatch) -> PlanBatch:
+        return ItemByItem(plan_batch) if self._has_fixed_plans else plan_batch
 
-        def work() -> None:
-            output.copy_(self._model.encoder_cudagraph_forward(inputs))
-
-        sample = self._model.prepare_encoder_cudagraph_capture_inputs(capacity)
-        self._buffers.load(capacity, self._model.prepare_encoder_cudagraph_replay_buffers(sample))
-        before = reserved_bytes(self._device)
-        replay = self._backend.capture(work)
-        pool_bytes = reserved_bytes(self._device) - before
-        fault = find_fault(GraphUnderTest(self._model, self._buffers, capacity, replay, work))
-        if fault:
-            self._report_fault(capacity, fault)
-        self._graphs[capacity.tokens] = CapturedGraph(capacity, replay, work)
-        self._reports.append(GraphReport(capacity, pool_bytes, time_ms(self._device, replay), fault))
+    def _choose_costs(self, usable: Sequence[GraphCapacity]) -> tuple[EncoderCosts, CostSource]:
+        if self._given_costs is not None:
+            return self._given_costs, "given"
+        if self._cost_store is None or not usable:
+            return FixedCosts(), "fixed"
+        kept = self._cost_store.load([capacity.tokens for capacity in usable])
+        if kept is not None:
+            return kept, "kept"
+        measurement = CostMeasurement(self._model, self._device, self._encode, self._config.inputs_per_token)
+        measured = measurement.measure(usable)
+        self._cost_store.save(measured)
+        return measured, "measured"
 
     def _log_start(self) -> None:
         memory, budgets = self.memory, [capacity.tokens for capacity in self._capacities]
         logger.info(
-            "captured %d encoder graphs (%s), %d to %d tokens, %d switched off; buffers %.1f MB, graphs %.1f MB",
+            "captured %d encoder graphs (%s), %d to %d tokens, %d switched off; buffers %.1f MB, graphs %.1f MB;"
+            " %s costs",
             len(budgets),
             self.backend_name,
             budgets[0],
@@ -197,13 +202,8 @@ class EncoderCudaGraphManager(Generic[Batch]):
             self.stats.graphs_switched_off,
             memory.buffer_bytes / 1e6,
             memory.pool_bytes / 1e6,
+            self.start_up.cost_source,
         )
-
-    def _report_fault(self, capacity: GraphCapacity, fault: str) -> None:
-        message = f"the encoder graph of {capacity.tokens} tokens is switched off: {fault}"
-        if self._strict:
-            raise GraphCheckError(message)
-        logger.error(message)
 
 
 def _write(rows: Tensor, first: int, result: Tensor | None, out: OutputRows | None) -> None:

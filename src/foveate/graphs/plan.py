@@ -1,9 +1,9 @@
 """How a batch will run: which tiles go into which graph, and which run eagerly."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
-EagerReason = Literal["tile_exceeds_every_budget", "graphs_switched_off", "modality_not_captured"]
+EagerReason = Literal["tile_exceeds_every_budget", "graphs_switched_off", "modality_not_captured", "cheaper"]
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,14 @@ class PlannedRun:
     def padded_tokens(self) -> int:
         """Output rows of the replay that belong to no tile."""
         return 0 if self.budget is None else self.budget - self.tokens
+
+    def in_graph(self, budget: int) -> "PlannedRun":
+        """Return the run of the same tiles as a replay of the graph of `budget` tokens."""
+        return replace(self, budget=budget, reason=None)
+
+    def behind(self, tiles: int) -> "PlannedRun":
+        """Return the same run of tiles that lie so many further back in the batch."""
+        return replace(self, first_tile=self.first_tile + tiles, end_tile=self.end_tile + tiles)
 
 
 @dataclass(frozen=True)

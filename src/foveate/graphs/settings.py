@@ -1,14 +1,16 @@
-"""The switches of the encoder graphs, under the names that vLLM gave them."""
+"""The switches of the encoder graphs. Those that vLLM has too have the names that it gave them."""
 
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal, get_args
 
 from foveate.errors import ConfigurationError
 
 MOST_BUDGETS = 64
 """More graphs than this is a mistake: each costs memory and start-up time."""
+EncoderPlan = Literal["auto", "fixed"]
 _LOWEST_COUNTS = {"encoder_cudagraph_max_vision_items_per_batch": 1, "encoder_cudagraph_max_frames_per_batch": 0}
 
 
@@ -25,10 +27,15 @@ class EncoderGraphSettings:
     encoder_cudagraph_max_frames_per_batch: int | None = None
     """Most video frames in one replay; automatic is as many as that many videos can have, 0 for models without video.
     """
+    encoder_plan: EncoderPlan = "auto"
+    """`auto` runs a batch in the cheapest way; `fixed` runs each image alone and always in the same way, so that it has
+    the same bits in any company."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.cudagraph_mm_encoder, bool | None):
             raise ConfigurationError(f"cudagraph_mm_encoder is {self.cudagraph_mm_encoder!r}; give true or false")
+        if self.encoder_plan not in get_args(EncoderPlan):
+            raise ConfigurationError(f"encoder_plan is {self.encoder_plan!r}; allowed are auto and fixed")
         object.__setattr__(self, "encoder_cudagraph_token_budgets", _budgets(self.encoder_cudagraph_token_budgets))
         for name, low in _LOWEST_COUNTS.items():
             if getattr(self, name) is not None:
@@ -36,10 +43,14 @@ class EncoderGraphSettings:
 
 
 def parse_settings(value: str | Mapping[str, Any] | EncoderGraphSettings | None) -> EncoderGraphSettings:
-    """Read a `compilation_config`: an object, or its JSON text; raises ConfigurationError that names the key."""
+    """Read a `compilation_config`: an object, its JSON text, or `@` and the name of a file that holds that.
+
+    Raises ConfigurationError that names the key, or the file.
+    """
     if value is None or isinstance(value, EncoderGraphSettings):
         return value or EncoderGraphSettings()
     if isinstance(value, str):
+        value = _text_of_file(value[1:]) if value.startswith("@") else value
         try:
             value = json.loads(value)
         except (ValueError, RecursionError) as error:
@@ -53,6 +64,14 @@ def parse_settings(value: str | Mapping[str, Any] | EncoderGraphSettings | None)
             f"unknown key {unknown[0]!r} in the compilation config; allowed are {', '.join(allowed)}"
         )
     return EncoderGraphSettings(**value)
+
+
+def _text_of_file(name: str) -> str:
+    try:
+        return Path(name).read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise ConfigurationError(f"the compilation config {name!r} cannot be read: {reason}") from None
 
 
 def _budgets(value: object) -> tuple[int, ...] | None:

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from dataclasses import dataclass, field
+from typing import Literal
 
 from foveate.graphs.plan import Plan
 from foveate.graphs.protocol import GraphCapacity
@@ -71,6 +72,30 @@ class GraphReport:
     """Milliseconds of one replay, measured at the start-up check."""
     fault: str | None
     """What the start-up check found; None if nothing. A graph with a fault is never replayed."""
+
+
+CostSource = Literal["given", "fixed", "measured", "kept"]
+"""Where the planner's costs come from: the caller, the fixed formula, a measurement at this start, or an earlier one's
+that was kept on disk."""
+
+
+@dataclass(frozen=True)
+class StartUp:
+    """What the start took, in seconds."""
+
+    capture_s: float
+    """Warming up and capturing the graphs; on a first start with compiling their kernels."""
+    check_s: float
+    """Checking them."""
+    costs_s: float
+    """Measuring or loading the costs."""
+    cost_source: CostSource
+    """Where the costs come from."""
+
+    @property
+    def total_s(self) -> float:
+        """All of it."""
+        return self.capture_s + self.check_s + self.costs_s
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from the bounds, so nothing attends to padding and NaN there stays there.
 """
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 
 import torch
 from torch import Tensor
@@ -50,11 +51,8 @@ class Lfm2VlEncoderGraphs:
         )
 
     def get_encoder_cudagraph_budget_range(self) -> BudgetRange:
-        """From the smallest tile to a picture of the most tiles and a thumbnail."""
-        images = self._config.images
-        full = images.longest_tile_patches // self._factor**2
-        tiles = images.tile_bounds[1] + (1 if images.use_thumbnail and images.tile_bounds[1] > 1 else 0)
-        return BudgetRange(smallest=images.min_image_tokens, largest=tiles * full, step=full)
+        """See `budget_range`."""
+        return budget_range(self._config)
 
     def get_input_modality(self, batch: ImageBatch) -> str:  # noqa: ARG002 - the protocol's signature
         """Everything is an image."""
@@ -66,10 +64,9 @@ class Lfm2VlEncoderGraphs:
 
     def get_encoder_cudagraph_item_specs(self, batch: ImageBatch) -> list[EncoderItemSpec]:
         """Patches and image tokens of every tile of every picture."""
-        specs = [TileSpec(tile.num_patches, tile.num_tokens(self._factor)) for tile in batch.tiles]
         items, first = [], 0
         for count in batch.tiles_per_image:
-            items.append(EncoderItemSpec.of(specs[first : first + count]))
+            items.append(picture_spec(batch.tiles[first : first + count], self._factor))
             first += count
         return items
 
@@ -107,6 +104,34 @@ class Lfm2VlEncoderGraphs:
     def postprocess_encoder_output(self, output: Tensor, specs: Sequence[EncoderItemSpec]) -> list[Tensor]:
         """Cut the rows by picture."""
         return list(output.split([spec.output_tokens for spec in specs]))
+
+
+def budget_range(config: ModelConfig) -> BudgetRange:
+    """Return the budgets that make sense: from the smallest tile to a picture of the most tiles and a thumbnail."""
+    images = config.images
+    full = images.longest_tile_patches // config.projector.downsample_factor**2
+    tiles = images.tile_bounds[1] + (1 if images.use_thumbnail and images.tile_bounds[1] > 1 else 0)
+    return BudgetRange(smallest=images.min_image_tokens, largest=tiles * full, step=full)
+
+
+def picture_spec(tiles: Sequence[TileShape], downsample_factor: int) -> EncoderItemSpec:
+    """Return the size of a picture that is cut into these tiles."""
+    return EncoderItemSpec.of([_tile_spec(tile, downsample_factor) for tile in tiles])
+
+
+def estimated_bytes_per_token(config: ModelConfig, element_size: int) -> int:
+    """Return about what each token of the largest budget takes up of buffers and pool, in bytes.
+
+    The buffers' part is exact. The pool's is what the encoder of LFM2.5-VL-3B took on an H200: 17 rows of the hidden
+    size a patch; that of 450M took 15.
+    """
+    vision, patches = config.vision, config.projector.downsample_factor**2
+    return element_size * (patches * (vision.patch_width + 17 * vision.hidden_size) + config.language.hidden_size)
+
+
+@lru_cache(maxsize=4096)
+def _tile_spec(tile: TileShape, downsample_factor: int) -> TileSpec:
+    return TileSpec(tile.num_patches, tile.num_tokens(downsample_factor))
 
 
 def _tile_sizes(capacity: GraphCapacity, size: int, longest: int) -> list[int]:

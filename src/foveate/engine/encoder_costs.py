@@ -1,0 +1,44 @@
+"""Where the measured costs of an encoder are kept, and what they depend on."""
+
+import hashlib
+from functools import lru_cache
+from pathlib import Path
+
+import torch
+
+from foveate.graphs import CostStore
+from foveate.machine import cache_folder, driver_version
+from foveate.models.lfm2_vl.model import Lfm2VlModel
+
+CODE = ("graphs", "kernels", "models")
+"""The parts of Foveate that decide how long the encoder takes."""
+
+
+def cost_store(model: Lfm2VlModel, *, refresh: bool = False) -> CostStore | None:
+    """Return where the costs of this model's encoder on its card are kept; None without CUDA, where none are measured.
+
+    `refresh` has them measured again.
+    """
+    device, folder = torch.device(model.device), cache_folder()
+    if device.type != "cuda" or folder is None:
+        return None
+    config, card = model.config, torch.cuda.get_device_properties(device)
+    key = {
+        "card": f"{card.name}, {card.major}.{card.minor}, {card.multi_processor_count} multiprocessors",
+        "driver": driver_version() or "unknown",
+        "torch": f"{torch.__version__}, CUDA {torch.version.cuda}",
+        "model": f"{config.vision} {config.projector} {config.language.hidden_size} {config.images}",
+        "type": str(model.dtype),
+        "code": code_version(),
+    }
+    return CostStore(folder, key, refresh=refresh)
+
+
+@lru_cache(maxsize=1)
+def code_version() -> str:
+    """Return a digest of the sources that decide how long the encoder takes."""
+    package, digest = Path(__file__).parents[1], hashlib.sha256()
+    for part in CODE:
+        for file in sorted((package / part).rglob("*.py")):
+            digest.update(file.relative_to(package).as_posix().encode() + b"\0" + file.read_bytes() + b"\0")
+    return digest.hexdigest()[:16]
