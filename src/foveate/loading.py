@@ -11,6 +11,7 @@ import torch
 from huggingface_hub import snapshot_download
 
 from foveate.engine.encoding import EagerImageEncoder, ImageFeatureEncoder
+from foveate.engine.pictures import choose_pictures
 from foveate.errors import CheckpointError, ConfigurationError, DeviceError
 from foveate.images import ImageLimits
 from foveate.models.lfm2_vl.config import read_model_config
@@ -25,42 +26,51 @@ CompilationConfig = Mapping[str, Any] | str | None
 LoadProgress = Callable[[str, int, int], None]
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+DEMO_MODEL = Path(__file__).parent / "demo"
+"""The folder of the small trained model that ships with Foveate."""
 _HUB_FILES = ["*.json", "*.jinja", "*.safetensors"]
 
 
 def load(
-    path_or_hub_id: str | os.PathLike[str],
+    model: str | os.PathLike[str] | None = None,
     *,
     device: str = "auto",
     dtype: str = "auto",
     compilation_config: CompilationConfig = None,
     limits: ImageLimits | None = None,
+    image_decoder: str = "auto",
     progress: LoadProgress | None = None,
 ) -> VLM:
     """Load an LFM2-VL checkpoint.
 
     Args:
-        path_or_hub_id: A folder, or a name such as `LiquidAI/LFM2.5-VL-1.6B`, which is downloaded once.
+        model: A folder, or a name such as `LiquidAI/LFM2.5-VL-1.6B`, which is downloaded once. By default the small
+            model that ships with Foveate.
         device: `auto` (CUDA where there is one), `cpu`, `cuda` or `cuda:N`.
         dtype: `auto` (the checkpoint's own on CUDA, float32 on a CPU), `float32`, `bfloat16` or `float16`.
         compilation_config: The encoder graphs' switches (`foveate.graphs.EncoderGraphSettings`), as an object or its
-            JSON text. By default graphs are captured where CUDA is, at budgets that fit the model.
+            JSON text, or `@` and a file with that. By default graphs are captured where CUDA is, at budgets that fit
+            the model.
         limits: Bounds on the pictures it will accept.
+        image_decoder: `auto` (JPEGs on the GPU where the model is and the extra `cuda` is installed), `cpu` (Pillow) or
+            `gpu`.
         progress: Called with what is being done, `weights` or `graphs`, how many are done, and how many there are.
 
     Raises:
         CheckpointError: the folder is not a whole LFM2-VL checkpoint.
         DeviceError: the device is not there.
         ConfigurationError: a name or a switch is wrong.
+        MissingExtraError: `image_decoder` is `gpu`, and its package is not installed or does not work.
     """
     chosen = choose_device(str(device))
     settings = parse_compilation_config(compilation_config)
-    folder = find_folder(path_or_hub_id)
+    folder = find_folder(model)
     config = read_model_config(folder)
-    processor = Processor(config, folder, limits)
     chosen_dtype = choose_dtype(dtype, chosen, config.dtype)
-    model = load_model(folder, config, device=chosen, dtype=chosen_dtype, progress=_part_of(progress, "weights"))
-    return VLM(model, processor, choose_encoder(model, settings, _part_of(progress, "graphs")))
+    pictures = choose_pictures(config.images, limits or ImageLimits(), chosen, chosen_dtype, image_decoder)
+    processor = Processor(config, folder, pictures=pictures)
+    loaded = load_model(folder, config, device=chosen, dtype=chosen_dtype, progress=_part_of(progress, "weights"))
+    return VLM(loaded, processor, choose_encoder(loaded, settings, _part_of(progress, "graphs")))
 
 
 def _part_of(progress: LoadProgress | None, part: str) -> Progress | None:
@@ -73,6 +83,10 @@ def choose_encoder(
     """Capture the encoder graphs of a model when `settings` or, by default, its device ask for them; else run
     eagerly."""
     if settings is None or not wants_graphs(settings, model.device):
+        if settings is not None and settings.encoder_plan == "fixed":
+            raise ConfigurationError(
+                "encoder_plan is 'fixed', but the encoder graphs are off here; set cudagraph_mm_encoder to true"
+            )
         return EagerImageEncoder(model.encoder)
     from foveate.engine.graph_encoding import capture_encoder
 
@@ -125,13 +139,15 @@ def choose_dtype(name: str, device: torch.device, checkpoint_dtype: str) -> torc
     return DTYPES[name]
 
 
-def find_folder(path_or_hub_id: str | os.PathLike[str]) -> Path:
-    """Return the folder of a checkpoint, downloading it when a hub name was given."""
-    if not isinstance(path_or_hub_id, str | os.PathLike) or isinstance(os.fspath(path_or_hub_id), bytes):
-        raise ConfigurationError(f"the model is {path_or_hub_id!r}; give a folder or a hub name as text")
-    if not os.fspath(path_or_hub_id):
+def find_folder(model: str | os.PathLike[str] | None) -> Path:
+    """Return the folder of a checkpoint, downloading it when a hub name was given; by default the packaged one."""
+    if model is None:
+        return DEMO_MODEL
+    if not isinstance(model, str | os.PathLike) or isinstance(os.fspath(model), bytes):
+        raise ConfigurationError(f"the model is {model!r}; give a folder or a hub name as text")
+    if not os.fspath(model):
         raise CheckpointError("the model's name is empty; give a folder or a hub name such as LiquidAI/LFM2.5-VL-1.6B")
-    folder, name = Path(path_or_hub_id), os.fspath(path_or_hub_id)
+    folder, name = Path(model), os.fspath(model)
     try:
         is_folder, is_there = folder.is_dir(), folder.exists()
     except OSError as error:

@@ -7,6 +7,8 @@ from typing import Any
 
 from foveate.checkpoints import CheckpointLayout, layout, random_tensors
 from foveate.checkpoints.writing import write_settings
+from foveate.engine.pictures import choose_pictures
+from foveate.images import ImageLimits
 from foveate.loading import choose_device, choose_dtype, choose_encoder, parse_compilation_config
 from foveate.models.lfm2_vl.config import read_model_config
 from foveate.models.lfm2_vl.model import WeightLoader, empty_model
@@ -23,6 +25,7 @@ def random_vlm(
     device: str = "auto",
     dtype: str = "bfloat16",
     compilation_config: Mapping[str, Any] | str | None = None,
+    image_decoder: str = "auto",
 ) -> VLM:
     """Build a model of a public checkpoint's layout with seeded random weights, made on the device and never written
     to disk.
@@ -36,8 +39,10 @@ def random_vlm(
         folder = Path(name)
         write_settings(folder, chosen, dtype)
         config = read_model_config(folder)
-        processor = Processor(config, folder)
-    model = empty_model(config, device=place, dtype=choose_dtype(dtype, place, config.dtype))
+        chosen_dtype = choose_dtype(dtype, place, config.dtype)
+        pictures = choose_pictures(config.images, ImageLimits(), place, chosen_dtype, image_decoder)
+        processor = Processor(config, folder, pictures=pictures)
+    model = empty_model(config, device=place, dtype=chosen_dtype)
     loader = WeightLoader(model)
     for tensor_name, tensor in random_tensors(chosen, seed=seed, dtype=dtype, device=place):
         loader.add(tensor_name, tensor)

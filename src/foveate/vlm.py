@@ -111,9 +111,9 @@ class VLM:
     def _prompt(self, messages: Conversation, clock: StageClock) -> Prompt:
         if not isinstance(messages, list | tuple) or not all(isinstance(message, dict) for message in messages):
             raise PromptError("a conversation is a list of messages {'role': …, 'content': …}; see also describe()")
-        with clock.host("decode_images"):
+        with clock.device("decode_images"):
             images = self.processor.load_images(messages)
-        with clock.host("pixels"):
+        with clock.device("pixels"):
             patches = self.processor.patches(images)
         with clock.host("prompt"):
             return self.processor.encode(messages, patches)

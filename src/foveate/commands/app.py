@@ -6,6 +6,7 @@ from foveate.commands.describe import describe
 from foveate.commands.doctor import doctor
 from foveate.commands.evaluate import evaluation
 from foveate.commands.new_checkpoint import new_checkpoint
+from foveate.commands.tune import tune
 
 app = typer.Typer(
     name="foveate",
@@ -18,3 +19,4 @@ app.command()(describe)
 app.command()(doctor)
 app.command(name="eval")(evaluation)
 app.command(name="new-checkpoint")(new_checkpoint)
+app.command()(tune)

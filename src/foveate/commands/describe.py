@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from foveate.commands.model_choice import chosen_model
+from foveate.commands.model_choice import ModelOption, model_name
 from foveate.commands.output import write_json, write_text
 from foveate.commands.progress import stages_bar
 from foveate.config import SamplingParams
@@ -21,20 +21,20 @@ DEFAULTS = SamplingParams()
 def describe(
     pictures: Annotated[list[str], typer.Argument(metavar="PICTURE", help="Files to look at, in this order.")],
     prompt: Annotated[str, typer.Option(help="What to ask.")] = DEFAULT_PROMPT,
-    model: Annotated[str | None, typer.Option(help="A checkpoint folder, or a hub name.")] = None,
+    model: ModelOption = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
     dtype: Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")] = "auto",
     max_tokens: Annotated[int, typer.Option(help="Most tokens of the answer.")] = DEFAULTS.max_tokens,
     temperature: Annotated[float, typer.Option(help="0 takes the likeliest token.")] = DEFAULTS.temperature,
     seed: Annotated[int | None, typer.Option(help="Makes sampling repeatable.")] = DEFAULTS.seed,
     compilation_config: Annotated[
-        str | None, typer.Option(help="JSON with the encoder graphs' switches; graphs are on by default on CUDA.")
+        str | None,
+        typer.Option(help="JSON with the encoder graphs' switches, or @FILE; graphs are on by default on CUDA."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one line of JSON instead of the text.")] = False,
 ) -> None:
     """Answer a question about pictures."""
     sampling = SamplingParams(max_tokens=max_tokens, temperature=temperature, seed=seed)
-    model = chosen_model(model)
     for picture in pictures:
         load_image(picture)  # a picture that cannot be read is told before the model is loaded, not after
     start = time.perf_counter()
@@ -43,7 +43,7 @@ def describe(
     load_ms = (time.perf_counter() - start) * 1e3
     stream = vlm.stream([question(pictures, prompt)], sampling)
     if as_json:
-        write_json(_report(vlm, model, stream.answer, load_ms))
+        write_json(_report(vlm, model_name(model), stream.answer, load_ms))
         return
     for piece in stream:
         write_text(piece)

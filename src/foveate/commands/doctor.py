@@ -12,6 +12,8 @@ from foveate.commands.graph_report import graph_records, graph_table
 from foveate.commands.output import write_json
 from foveate.commands.progress import stages_bar
 from foveate.engine.encoding import EagerImageEncoder
+from foveate.engine.pictures import find_jpeg_decoder
+from foveate.errors import MissingExtraError
 from foveate.kernels.availability import attention_backend
 from foveate.loading import choose_device, load, parse_compilation_config, wants_graphs
 from foveate.machine import MachineCard, machine_card
@@ -25,7 +27,9 @@ def doctor(
     model: Annotated[
         str | None, typer.Option(help="A checkpoint to load: shows the start-up check and the memory of its graphs.")
     ] = None,
-    compilation_config: Annotated[str | None, typer.Option(help="JSON with the encoder graphs' switches.")] = None,
+    compilation_config: Annotated[
+        str | None, typer.Option(help="JSON with the encoder graphs' switches, or @FILE.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one line of JSON.")] = False,
 ) -> None:
     """Tell what this machine is and what will run where."""
@@ -62,12 +66,22 @@ def placement(device: torch.device, *, graphs: bool) -> dict[str, str]:
     on_cuda = device.type == "cuda"
     encoder = ("captured graphs" if on_cuda else "graphs' plans, kernel by kernel") if graphs else "eager"
     return {
-        "image decoding": "Pillow on the CPU",
-        "tiles and patches": "torchvision on the CPU, the reference's own arithmetic",
+        "image decoding": _image_decoding(device),
+        "tiles and patches": f"torch on {device}"
+        if on_cuda
+        else "torchvision on the CPU, the reference's own arithmetic",
         "vision encoder": f"{device}, {encoder}; attention: {attention_backend(device)}",
         "language model": f"{device}, eager; attention: torch scaled_dot_product_attention",
         "type": "the checkpoint's type" if on_cuda else "float32",
     }
+
+
+def _image_decoding(device: torch.device) -> str:
+    try:
+        decoder = find_jpeg_decoder("gpu" if device.type == "cuda" else "cpu", device)
+    except MissingExtraError as error:
+        return f"Pillow on the CPU ({error})"
+    return f"ordinary JPEGs: {decoder.name} on {device}; others: Pillow on the CPU" if decoder else "Pillow on the CPU"
 
 
 def _card_rows(card: MachineCard) -> dict[str, str]:

@@ -1,5 +1,6 @@
 """`foveate eval`: how many questions a model answers right, and whether graphs or the reference change any answer."""
 
+import dataclasses
 import json
 from collections.abc import Mapping
 from itertools import combinations
@@ -10,7 +11,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from foveate.commands.model_choice import chosen_model
+from foveate.commands.model_choice import ModelOption, model_name
 from foveate.commands.output import write_json
 from foveate.commands.progress import loading_bar
 from foveate.errors import ConfigurationError, OutputError
@@ -26,12 +27,13 @@ from foveate.evaluation.runner import (
 )
 from foveate.evaluation.sheet import write_sheet
 from foveate.loading import find_folder, load
+from foveate.machine import machine_card
 
 MODES: dict[str, list[bool | None]] = {"auto": [None], "on": [True], "off": [False], "both": [True, False]}
 
 
 def evaluation(
-    model: Annotated[str | None, typer.Option(help="A checkpoint folder or a hub name.")] = None,
+    model: ModelOption = None,
     graphs: Annotated[str, typer.Option(help="Encoder graphs: auto, on, off, or both to compare.")] = "auto",
     against: Annotated[str | None, typer.Option(help="`transformers` compares with the reference.")] = None,
     limit: Annotated[int, typer.Option(help="Questions of each skill.")] = QUESTIONS_PER_SKILL,
@@ -43,20 +45,21 @@ def evaluation(
     """Ask a model the published test questions and mark its answers."""
     if limit < 1:
         raise ConfigurationError(f"limit is {limit}; give at least 1 question of each skill")
-    predictors = _predictors(chosen_model(model), graphs, against, device, dtype)
+    predictors = _predictors(model, graphs, against, device, dtype)
     with loading_bar("questions") as progress:
         results = evaluate(predictors, limit=limit, progress=progress)
     differences = [compare(first, second) for first, second in combinations(results, 2)]
-    record = as_record(results, differences)
+    run = {"model": model_name(model), "device": device, "dtype": dtype, "machine": dataclasses.asdict(machine_card())}
+    record = {**run, **as_record(results, differences)}
     if out is not None:
         _save(out, record, results[0])
     if as_json:
-        write_json(dict(record))
+        write_json(record)
     else:
         _print(results, differences)
 
 
-def _predictors(model: str, graphs: str, against: str | None, device: str, dtype: str) -> list[Predictor]:
+def _predictors(model: str | None, graphs: str, against: str | None, device: str, dtype: str) -> list[Predictor]:
     if graphs not in MODES:
         raise ConfigurationError(f"graphs is {graphs!r}; allowed are auto, on, off and both")
     if against not in (None, "transformers"):

@@ -1,13 +1,16 @@
 """Which model a command runs."""
 
-from foveate.errors import ConfigurationError
+from typing import Annotated
+
+import typer
+
+ModelOption = Annotated[
+    str | None,
+    typer.Option(help="A checkpoint folder, or a hub name.", show_default="the small model that ships with Foveate"),
+]
+"""None is the packaged model, as in `foveate.load`."""
 
 
-def chosen_model(model: str | None) -> str:
-    """Return the model that was named; raises ConfigurationError when none was."""
-    if model is None:
-        raise ConfigurationError(
-            "no model was given; use --model with a checkpoint folder or a hub name such as LiquidAI/LFM2.5-VL-1.6B"
-            " (`foveate new-checkpoint OUT` makes a small one whose words are random)"
-        )
-    return model
+def model_name(model: str | None) -> str:
+    """Return what a report calls the model: what was given, or `foveate-demo` for the packaged one."""
+    return "foveate-demo" if model is None else model

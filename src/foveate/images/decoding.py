@@ -19,7 +19,7 @@ from foveate.images.header import read_header
 from foveate.images.limits import DEFAULT_LIMITS, ImageLimits
 from foveate.images.orientation import upright
 
-__all__ = ["decode_image"]
+__all__ = ["decode_encoded", "decode_image"]
 
 _DECODERS: Final[dict[str, type[ImageFile]]] = {
     "JPEG": JpegImageFile,
@@ -44,12 +44,21 @@ def decode_image(data: bytes, limits: ImageLimits = DEFAULT_LIMITS, name: str = 
         UnreadableImageError: Not a picture, not of a format that is read, damaged, or cut off.
         ImageSizeError: Beyond `limits`, found out before anything is decoded.
     """
-    encoded = read_header(data, limits, name)
+    return decode_encoded(read_header(data, limits, name))
+
+
+def decode_encoded(encoded: EncodedImage) -> Image.Image:
+    """Return the picture whose header was read as upright RGB pixels; see `decode_image`.
+
+    Raises:
+        UnreadableImageError: It is damaged, cut off, or of a rare kind.
+        ImageSizeError: The memory does not suffice.
+    """
     with decoder_failures(
-        name, f"the {encoded.format} file is damaged, cut off, or of a rare kind; save it again as JPEG or PNG"
+        encoded.name, f"the {encoded.format} file is damaged, cut off, or of a rare kind; save it again as JPEG or PNG"
     ):
         image = _decode(encoded)
-    return upright(to_rgb(image, name), encoded.orientation)
+    return upright(to_rgb(image, encoded.name), encoded.orientation)
 
 
 def _decode(encoded: EncodedImage) -> Image.Image:

@@ -28,3 +28,8 @@ class EncodedImage:
     warnings and the decompression bombs of a decoder that looks into them."""
     orientation: int = 1
     """How the stored pixels lie, 1 to 8 as in EXIF; 1 is upright."""
+    is_plain_jpeg: bool = False
+    """Whether it is a JPEG of which all good decoders make the same pixels, within a level; what a GPU may decode (see
+    `foveate.images.formats.jpeg_kinds`)."""
+    name: str = "image"
+    """What error messages call it."""

@@ -2,6 +2,7 @@
 
 import struct
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Final, TypeAlias
 
@@ -63,7 +64,7 @@ def read_header(data: bytes, limits: ImageLimits = DEFAULT_LIMITS, name: str = "
     for signature, format_name, reader in _READERS:
         if _begins(data, signature):
             with decoder_failures(name, f"the {format_name} file cannot be read"):
-                return _read(reader, data, check_size)
+                return replace(_read(reader, data, check_size), name=name)
     raise UnreadableImageError(f"{name}: {_other_kind(data)}; {_READ}")
 
 

@@ -9,16 +9,19 @@ from PIL import Image
 
 from foveate.errors import UnreadableImageError
 from foveate.images.colour import to_rgb
-from foveate.images.decoding import decode_image
+from foveate.images.decoding import decode_encoded
+from foveate.images.encoded import EncodedImage
 from foveate.images.failures import decoder_failures
 from foveate.images.files import picture_name, read_picture_file
+from foveate.images.header import read_header
 from foveate.images.limits import DEFAULT_LIMITS, ImageLimits
 from foveate.images.orientation import exif_orientation, upright
 
-__all__ = ["ImageSource", "load_image"]
+__all__ = ["ImageSource", "load_image", "read_source"]
 
-ImageSource: TypeAlias = str | os.PathLike[str] | bytes | Image.Image | npt.NDArray[np.uint8]
-"""A path, the bytes of a picture file, a Pillow picture, or RGB pixels as a uint8 array [height, width, 3]."""
+ImageSource: TypeAlias = str | os.PathLike[str] | bytes | Image.Image | npt.NDArray[np.uint8] | EncodedImage
+"""A path, the bytes of a picture file, a Pillow picture, RGB pixels as a uint8 array [height, width, 3], or what
+`read_source` made of one of the first two."""
 
 
 def load_image(source: ImageSource, limits: ImageLimits = DEFAULT_LIMITS) -> Image.Image:
@@ -33,19 +36,36 @@ def load_image(source: ImageSource, limits: ImageLimits = DEFAULT_LIMITS) -> Ima
             off, or `source` is of another kind.
         ImageSizeError: Beyond `limits`, found out before anything is decoded.
     """
-    if isinstance(source, bytes | bytearray | memoryview):
-        return decode_image(bytes(source), limits)
+    encoded = read_source(source, limits)
+    if encoded is not None:
+        return decode_encoded(encoded)
     if isinstance(source, Image.Image):
         return _from_pillow(source, limits)
     if isinstance(source, np.ndarray):
         return _from_array(source, limits)
-    if isinstance(source, str | os.PathLike):
-        path = os.fspath(source)
-        _refuse_address(path)
-        return decode_image(read_picture_file(path, limits), limits, picture_name(path))
     raise UnreadableImageError(
         f"image: a picture is a path, bytes, a Pillow image or a uint8 array, not {type(source).__name__}"
     )
+
+
+def read_source(source: ImageSource, limits: ImageLimits = DEFAULT_LIMITS) -> EncodedImage | None:
+    """Return the picture file `source`, a path or bytes, with its header read and no pixel decoded; once read it is
+    returned itself.
+
+    None where `source` is neither: pixels, or of a kind that `load_image` refuses.
+
+    Raises:
+        ImageError: As `load_image` does over a file's size and header.
+    """
+    if isinstance(source, EncodedImage):
+        return source
+    if isinstance(source, bytes | bytearray | memoryview):
+        return read_header(bytes(source), limits)
+    if isinstance(source, str | os.PathLike):
+        path = os.fspath(source)
+        _refuse_address(path)
+        return read_header(read_picture_file(path, limits), limits, picture_name(path))
+    return None
 
 
 def _refuse_address(path: str) -> None:

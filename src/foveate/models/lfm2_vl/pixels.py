@@ -22,7 +22,7 @@ class ImagePatches:
     """One picture, ready for the encoder."""
 
     patches: Tensor
-    """`[num_patches of all tiles, patch_width]`, float32, tiles one after another."""
+    """`[num_patches of all tiles, patch_width]`, tiles one after another; on the host in float32, or on a device."""
     grid: TileGrid
     """How the picture was cut."""
 
@@ -45,32 +45,41 @@ def image_patches(image: Image.Image, settings: ImageSettings) -> ImagePatches:
 
 def cut(pixels: Tensor, grid: TileGrid, settings: ImageSettings) -> list[Tensor]:
     """Return the tiles in row-major order, then the thumbnail if there is one; each `[3, height, width]` uint8."""
-    height, width = _side_pixels(grid.tile, settings)
-    canvas = _resize(pixels, height * grid.rows, width * grid.columns, settings)
+    height, width = side_pixels(grid.tile, settings)
+    canvas = resize(pixels, height * grid.rows, width * grid.columns, settings)
     tiles = [
         canvas[:, top : top + height, left : left + width]
         for top in range(0, canvas.shape[1], height)
         for left in range(0, canvas.shape[2], width)
     ]
     if grid.thumbnail:
-        tiles.append(_resize(pixels, *_side_pixels(grid.thumbnail, settings), settings))
+        tiles.append(resize(pixels, *side_pixels(grid.thumbnail, settings), settings))
     return tiles
 
 
-def _side_pixels(tile: TileShape, settings: ImageSettings) -> tuple[int, int]:
+def side_pixels(tile: TileShape, settings: ImageSettings) -> tuple[int, int]:
+    """Return the height and width of a tile in pixels."""
     return tile.rows * settings.patch_size, tile.columns * settings.patch_size
 
 
-def _resize(pixels: Tensor, height: int, width: int, settings: ImageSettings) -> Tensor:
-    # On uint8 with antialiasing, as the reference does: the result is rounded to uint8 before it is normalised.
+def resize(pixels: Tensor, height: int, width: int, settings: ImageSettings) -> Tensor:
+    """Return uint8 pixels `[3, height, width]` at another size.
+
+    On uint8 with antialiasing, as the reference does: the result is rounded to uint8 before it is normalised.
+    """
     return transforms.resize(pixels, [height, width], interpolation=_FILTERS[settings.resample], antialias=True)
 
 
 def normalise(pixels: Tensor, settings: ImageSettings) -> Tensor:
     """Return uint8 pixels `[3, height, width]` as float32, rescaled and normalised in one step."""
+    return transforms.normalize(pixels.to(torch.float32), *level_statistics(settings))
+
+
+def level_statistics(settings: ImageSettings) -> tuple[Tensor, Tensor]:
+    """Return mean and standard deviation of each channel in levels from 0 to 255, `[3]` float32."""
     mean = torch.tensor(settings.image_mean) * (1.0 / settings.rescale_factor)
     std = torch.tensor(settings.image_std) * (1.0 / settings.rescale_factor)
-    return transforms.normalize(pixels.to(torch.float32), mean, std)
+    return mean, std
 
 
 def patchify(pixels: Tensor, patch_size: int) -> Tensor:

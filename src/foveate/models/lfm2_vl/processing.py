@@ -5,12 +5,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from PIL import Image
-
 from foveate.errors import CheckpointError, PromptError
-from foveate.images import ImageLimits, load_image
+from foveate.images import ImageLimits
 from foveate.models.lfm2_vl.config import ModelConfig
-from foveate.models.lfm2_vl.pixels import ImagePatches, image_patches
+from foveate.models.lfm2_vl.pictures import HostPictures, Pictures
+from foveate.models.lfm2_vl.pixels import ImagePatches
 from foveate.models.lfm2_vl.prompt import PromptEncoder, load_tokenizer
 
 
@@ -27,9 +26,19 @@ class Prompt:
 class Processor:
     """Pictures and text in, numbers out; the checkpoint's own rules throughout."""
 
-    def __init__(self, config: ModelConfig, folder: Path, limits: ImageLimits | None = None) -> None:
+    def __init__(
+        self,
+        config: ModelConfig,
+        folder: Path,
+        limits: ImageLimits | None = None,
+        *,
+        pictures: Pictures | None = None,
+    ) -> None:
+        """Read the tokenizer in `folder`. `pictures` decodes and cuts, within limits of its own; by default the CPU
+        does, within `limits`.
+        """
         self.config = config
-        self.limits = limits or ImageLimits()
+        self.pictures = pictures or HostPictures(config.images, limits or ImageLimits())
         tokenizer = load_tokenizer(folder)
         highest = max(tokenizer.get_vocab().values(), default=-1)
         if highest >= config.language.vocab_size:
@@ -39,13 +48,13 @@ class Processor:
             )
         self.prompts = PromptEncoder(tokenizer, config.images, config.image_token_id)
 
-    def load_images(self, messages: Sequence[dict[str, Any]]) -> list[Image.Image]:
-        """Return the pictures of a conversation as RGB, in order; raises ImageError on one that cannot be used."""
-        return [load_image(source, self.limits) for source in _image_sources(messages)]
+    def load_images(self, messages: Sequence[dict[str, Any]]) -> Sequence[Any]:
+        """Return the decoded pictures of a conversation, in order; raises ImageError on one that cannot be used."""
+        return self.pictures.decode(_image_sources(messages))
 
-    def patches(self, images: Sequence[Image.Image]) -> list[ImagePatches]:
-        """Cut pictures into tiles and patches; raises ImageSizeError on one that is too thin."""
-        return [image_patches(image, self.config.images) for image in images]
+    def patches(self, images: Sequence[Any]) -> list[ImagePatches]:
+        """Cut decoded pictures into tiles and patches; raises ImageSizeError on one that is too thin."""
+        return self.pictures.patches(images)
 
     def encode(self, messages: Sequence[dict[str, Any]], images: Sequence[ImagePatches]) -> Prompt:
         """Return the prompt of a conversation whose pictures were cut by `patches`."""
