@@ -3,16 +3,13 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 OLDEST := .cache/transformers-5.17.0
-MODEL := .cache/demo-model
 # One process a core, each with one thread: the tests are many and small.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n auto
-PICTURE ?= examples/pictures/galaxies.jpg
 
 .PHONY: demo test lint types unit oldest clean
 
-demo: $(VENV)/.installed $(MODEL)/config.json
-	@echo "The demo model has random weights until a trained one ships: its words mean nothing."
-	$(BIN)/foveate describe $(PICTURE) --model $(MODEL) --max-tokens 32
+demo: $(VENV)/.installed
+	$(BIN)/python examples/demo.py
 
 test: lint types unit oldest
 
@@ -29,10 +26,6 @@ unit: $(VENV)/.developer
 # The parity tests again, against the oldest transformers that is supported, kept beside the environment's own.
 oldest: $(VENV)/.developer $(OLDEST)/.installed
 	PYTHONPATH=$(OLDEST) $(PYTEST) tests/parity
-
-# Made once: a newer installation does not make it again.
-$(MODEL)/config.json: | $(VENV)/.installed
-	$(BIN)/foveate new-checkpoint $(MODEL)
 
 $(VENV)/.installed: pyproject.toml
 	@echo "Installing Foveate, PyTorch and the rest into $(VENV): about 6 GB and some minutes the first time."

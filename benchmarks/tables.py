@@ -1,7 +1,7 @@
-"""Write the tables of docs/benchmarks.md from the committed results, so that no figure is typed by hand.
+"""Write the tables of the documents from the committed results, so that no figure is typed by hand.
 
 python benchmarks/tables.py            # rewrites the tables
-python benchmarks/tables.py --check    # exits with 1 when the document is not what the results say
+python benchmarks/tables.py --check    # exits with 1 when a document is not what the results say
 """
 
 import argparse
@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parent.parent
-RESULTS = ROOT / "benchmarks" / "results" / "nvidia-h200"
-DOCUMENT = ROOT / "docs" / "benchmarks.md"
+RESULTS = ROOT / "benchmarks" / "results"
+DOCUMENTS = (ROOT / "docs" / "benchmarks.md", ROOT / "docs" / "accuracy.md", ROOT / "src/foveate/demo/README.md")
 
 
-def read(name: str) -> dict[str, Any]:
+def read(name: str, machine: str = "nvidia-h200") -> dict[str, Any]:
     """Return one committed result."""
-    return json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
+    return json.loads((RESULTS / machine / f"{name}.json").read_text(encoding="utf-8"))
 
 
 def encoder_table() -> str:
@@ -75,32 +75,98 @@ def parity_table() -> str:
     return "\n".join(lines)
 
 
+def accuracy_table() -> str:
+    """Accuracy by skill in float32 on a CPU, as `foveate eval` marks it."""
+    scores = read("evaluation", "cpu")["scores"]
+    heads = [f"{name}, {mark}" for name in scores for mark in ("exact match", "ROUGE-L")]
+    rows = [["skill", "questions", *heads], ["---"] * (2 + len(heads))]
+    for skill, first in next(iter(scores.values())).items():
+        marks = [
+            f"{100 * score[skill][mark]:.1f} %" for score in scores.values() for mark in ("exact_match", "rouge_l")
+        ]
+        rows.append([skill, str(first["questions"]), *marks])
+    return table(rows)
+
+
+def accuracy_on_gpu_table() -> str:
+    """Exact match by skill in bfloat16 on a GPU, of each who answered."""
+    scores = read("changed-answers")["scores"]
+    rows = [["skill", "questions", *scores], ["---"] * (2 + len(scores))]
+    for skill, first in next(iter(scores.values())).items():
+        marks = [f"{100 * score[skill]['exact_match']:.1f} %" for score in scores.values()]
+        rows.append([skill, str(first["questions"]), *marks])
+    return table(rows)
+
+
+def changed_answers_table() -> str:
+    """Answers that differ between each two who answered the same questions."""
+    report = read("changed-answers")
+    questions = next(iter(report["scores"].values()))["all"]["questions"]
+    rows = [["between", "and", "answers changed", "largest difference of a first score"], ["---"] * 4]
+    for pair in report["differences"]:
+        changed = f"{pair['changed_answers']} of {questions}"
+        rows.append([pair["first"], pair["second"], changed, f"{pair['largest_logit_difference']:.3g}"])
+    return table(rows)
+
+
+def never_slower_table() -> str:
+    """Graphs against eager over sampled batches, and what the start takes."""
+    heads = ["size", "batches", "median", "p95", "worst", "tiles on graphs", "of up to 11 tiles", "padded rows"]
+    rows = [[*heads, "first start", "second start"], ["---"] * (len(heads) + 2)]
+    for size, measured in read("never-slower")["sizes"].items():
+        summary = measured["summary"]
+        ratios = [f"{summary[name]:.3f}" for name in ("median_ratio", "p95_ratio", "worst_ratio")]
+        names = ("share_on_graphs", "share_on_graphs_up_to_11_tiles")
+        shares = [f"{100 * share:.1f} %" for share in (*map(summary.get, names), measured["trace_padded_share"])]
+        starts = [f"{measured[name]['total_s']:.1f} s" for name in ("first_start", "second_start")]
+        rows.append([size, str(len(measured["batches"])), *ratios, *shares, *starts])
+    return table(rows)
+
+
+def table(rows: list[list[str]]) -> str:
+    """Return rows of cells as Markdown."""
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in rows)
+
+
 TABLES: dict[str, Callable[[], str]] = {
     "encoder": encoder_table,
     "memory": memory_table,
     "padding": padding_table,
+    "never slower": never_slower_table,
     "parity": parity_table,
+    "accuracy": accuracy_table,
+    "accuracy on a GPU": accuracy_on_gpu_table,
+    "changed answers": changed_answers_table,
 }
+NOT_MEASURED = "*Not measured yet.*"
+"""What stands in place of a table whose result is not there."""
 
 
 def filled(text: str) -> str:
-    """Return the document with every table between its markers made anew."""
-    for name, make in TABLES.items():
-        pattern = re.compile(rf"(<!-- table: {name} -->\n).*?(\n<!-- end -->)", re.DOTALL)
-        table = make().replace("\\", r"\\")
-        text = pattern.sub(rf"\g<1>{table}\g<2>", text)
-    return text
+    """Return a document with every table between its markers made anew."""
+    return re.sub(r"(?<=<!-- table: )(.+?)( -->\n).*?(?=\n<!-- end -->)", _fill, text, flags=re.DOTALL)
+
+
+def _fill(match: re.Match[str]) -> str:
+    name, marker = match.groups()
+    try:
+        made = TABLES[name]()
+    except FileNotFoundError:
+        made = NOT_MEASURED
+    return f"{name}{marker}{made}"
 
 
 def main() -> int:
-    """Rewrite or check the document."""
+    """Rewrite or check the documents."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true")
-    text = DOCUMENT.read_text(encoding="utf-8")
-    if parser.parse_args().check:
-        return 0 if filled(text) == text else 1
-    DOCUMENT.write_text(filled(text), encoding="utf-8")
-    return 0
+    check, current = parser.parse_args().check, True
+    for document in DOCUMENTS:
+        text = document.read_text(encoding="utf-8")
+        current &= filled(text) == text
+        if not check:
+            document.write_text(filled(text), encoding="utf-8")
+    return 0 if current or not check else 1
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Turn a training run's averaged weights into a checkpoint folder.
 
-python training/export.py WORK_FOLDER/state.pt OUT
+python training/export.py WORK_FOLDER/state.pt src/foveate/demo
 """
 
 import argparse
@@ -25,6 +25,7 @@ def export(state: Path, out: Path) -> Path:
         official = name.replace("vision_tower.", "vision_tower.vision_model.", 1)
         tensors[f"model.{official}"] = rows.reshape(target.shape).to(torch.bfloat16).contiguous()
     save_file(tensors, out / "model.safetensors", metadata={"format": "pt"})
+    (out / "model.safetensors").chmod(0o644)  # safetensors writes it for its owner alone, and a wheel keeps that
     return out / "model.safetensors"
 
 

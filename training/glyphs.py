@@ -6,29 +6,36 @@ after training has to name them. It makes the image tokens say what is written, 
 """
 
 from dataclasses import dataclass
+from itertools import product
 
 import torch
 from torch import Tensor
 
+from foveate.evaluation.drawing.colours import COLOURS
+from foveate.evaluation.drawing.figures import SHAPES
+from foveate.evaluation.drawing.scenes import Scene
 from foveate.evaluation.drawing.sheets import Sheet
 from foveate.models.lfm2_vl.tiles import TileGrid
 
 SLOTS = 12
 """Characters that one image token may hold: two lines of six at the smallest size."""
-FIRST, LAST = 33, 126
-"""The characters that are told apart, by code point; class 0 is "no more"."""
-CLASSES = LAST - FIRST + 2
+CENTRE = "centre"
+SYMBOLS = (*map(chr, range(33, 127)), *COLOURS, *SHAPES, CENTRE)
+"""What is told apart: the printed characters, the colours and shapes of drawn figures, and their centres, by which they
+are counted. Class 0 is "no more"."""
+CLASS_OF = {symbol: number for number, symbol in enumerate(SYMBOLS, 1)}
+CLASSES = len(SYMBOLS) + 1
 UNLABELLED = -1
 BLOCK_PIXELS = 32
 
 
 @dataclass(frozen=True)
 class Glyph:
-    """One printed character."""
+    """One printed character, or the colour or the shape of a figure."""
 
-    character: str
+    symbol: str
     line: int
-    """Number of its line, from top to bottom."""
+    """What orders the symbols under one image token before x does."""
     x: float
     """Centre, in pixels of the picture."""
     y: float
@@ -44,9 +51,20 @@ def glyphs_of(sheet: Sheet) -> tuple[Glyph, ...]:
         before = 0.0
         for index, character in enumerate(text.text):
             after = font.getlength(text.text[: index + 1])
-            if FIRST <= ord(character) <= LAST:
+            if character in CLASS_OF:
                 found.append(Glyph(character, text.top, text.left + (before + after) / 2, (top + bottom) / 2))
             before = after
+    return tuple(found)
+
+
+def figures_of(scene: Scene) -> tuple[Glyph, ...]:
+    """Return the colour and the shape of every figure, at nine points around its centre, and the centre."""
+    found = []
+    for figure in scene.figures:
+        found.append(Glyph(CENTRE, 2, *figure.centre))
+        for across, down in product((-0.25, 0, 0.25), repeat=2):
+            x, y = (at + step * figure.size_pixels for at, step in zip(figure.centre, (across, down), strict=True))
+            found += [Glyph(figure.kind.colour, 0, x, y), Glyph(figure.kind.shape, 1, x, y)]
     return tuple(found)
 
 
@@ -67,8 +85,14 @@ def glyph_labels(glyphs: tuple[Glyph, ...], width: int, height: int, grid: TileG
     labels = torch.full((grid.rows * grid.columns * rows * columns, SLOTS), UNLABELLED, dtype=torch.int8)
     labels[:, 0] = 0
     for block, inside in blocks.items():
-        ordered = sorted(inside, key=lambda glyph: (glyph.line, glyph.x))[:SLOTS]
-        classes = [ord(glyph.character) - FIRST + 1 for glyph in ordered] + [0]
+        ordered = sorted(inside, key=lambda glyph: (glyph.line, glyph.x))
+        # A large figure has several of its points in one block.
+        ordered = [
+            glyph
+            for at, glyph in enumerate(ordered)
+            if len(glyph.symbol) == 1 or not at or glyph.symbol != ordered[at - 1].symbol
+        ][:SLOTS]
+        classes = [*(CLASS_OF[glyph.symbol] for glyph in ordered), 0]
         labels[block, : len(classes[:SLOTS])] = torch.tensor(classes[:SLOTS], dtype=torch.int8)
     thumbnail = (grid.thumbnail.rows // 2) * (grid.thumbnail.columns // 2) if grid.thumbnail else 0
     return torch.cat([labels, unlabelled(thumbnail)])

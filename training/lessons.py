@@ -1,4 +1,4 @@
-"""What one picture teaches: questions about it with their answers, and the characters on it where they are known.
+"""What one picture teaches: questions about it with their answers, and the symbols on it where they are known.
 
 A page takes a hundred times as long to draw and to encode as a question does to read, so several are asked of it, one
 after another in one conversation.
@@ -8,16 +8,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 
-from glyphs import BLOCK_PIXELS, Glyph, glyphs_of
+from glyphs import BLOCK_PIXELS, Glyph, figures_of, glyphs_of
 from PIL import Image
 
 from foveate.evaluation.drawing.forms import choose_form
 from foveate.evaluation.drawing.grounds import add_noise, paint_ground
 from foveate.evaluation.drawing.inks import choose_paper
 from foveate.evaluation.drawing.pages import choose_page
+from foveate.evaluation.drawing.scenes import paint_scene
 from foveate.evaluation.drawing.sheets import Sheet, Text, paint_sheet
 from foveate.evaluation.drawing.wording import PRINTED
-from foveate.evaluation.skills import draw, forms, pages
+from foveate.evaluation.phrases import worded
+from foveate.evaluation.skills import counting, draw, forms, pages, relations, shapes
 from foveate.evaluation.splits import Split
 from foveate.evaluation.topics import world_question
 from foveate.evaluation.typefaces import load_font, typefaces
@@ -38,7 +40,7 @@ class Lesson:
     pictures: tuple[Image.Image, ...]
     turns: tuple[Turn, ...]
     glyphs: tuple[Glyph, ...] | None = None
-    """Every character on the only picture; None where they are not known."""
+    """Every symbol on the only picture; None where they are not known."""
 
 
 def draw_lesson(kind: str, seed: int) -> Lesson:
@@ -74,31 +76,60 @@ def read_lines(random: Random) -> Lesson:
 def read_page(random: Random) -> Lesson:
     """Return questions about a page, with all its characters."""
     page = choose_page(random, Split.TRAINING)
-    turns = _turns(random, lambda: pages.ask_about(random, page))
+    turns = _turns(random, lambda: pages.ask_about(random, page), QUESTIONS)
     return Lesson((paint_sheet(page.sheet),), turns, glyphs_of(page.sheet))
 
 
 def read_form(random: Random) -> Lesson:
     """Return questions about a form, with all its characters."""
     form = choose_form(random, Split.TRAINING)
-    turns = _turns(random, lambda: forms.ask_about(random, form))
+    turns = _turns(random, lambda: forms.ask_about(random, form), QUESTIONS)
     return Lesson((paint_sheet(form.sheet),), turns, glyphs_of(form.sheet))
+
+
+def see_shapes(random: Random) -> Lesson:
+    """Return questions about scattered shapes."""
+    scene = shapes.choose_scene(random, Split.TRAINING)
+    turns = _turns(random, lambda: shapes.ask_about(random, Split.TRAINING, scene), 3)
+    return Lesson((paint_scene(random, Split.TRAINING, scene),), turns, figures_of(scene))
+
+
+def see_counting(random: Random) -> Lesson:
+    """Return questions how many shapes there are, of a kind, of a colour, or in all."""
+    scene, things, count = counting.counted_scene(random, Split.TRAINING)
+    asked = {things: count}
+    for figure in random.choices(scene.figures, k=2):
+        things, is_counted = random.choice(counting.ways_to_count(figure.kind))
+        count = sum(is_counted(other.kind) for other in scene.figures)
+        if count <= counting.MOST:
+            asked[things] = count
+    turns = [(worded(random, counting.WORDINGS["count"], things=each), str(count)) for each, count in asked.items()]
+    return Lesson((paint_scene(random, Split.TRAINING, scene),), tuple(turns), figures_of(scene))
+
+
+def see_relations(random: Random) -> Lesson:
+    """Return a question that compares two shapes."""
+    scene, asked, answer = relations.choose(random, Split.TRAINING)
+    return Lesson((paint_scene(random, Split.TRAINING, scene),), ((asked, answer),), figures_of(scene))
 
 
 LESSONS: dict[str, Callable[[Random], Lesson]] = {
     "read_lines": read_lines,
     "read_page": read_page,
     "read_form": read_form,
+    "see_shapes": see_shapes,
+    "see_counting": see_counting,
+    "see_relations": see_relations,
 }
 
 
-def _turns(random: Random, ask: Callable[[], Turn]) -> tuple[Turn, ...]:
+def _turns(random: Random, ask: Callable[[], Turn], count: int) -> tuple[Turn, ...]:
     def turn() -> Turn:
         if random.random() < UNKNOWN_SHARE:
             return world_question(random, Split.TRAINING), "I don't know."
         return ask()
 
-    return tuple(turn() for _ in range(QUESTIONS))
+    return tuple(turn() for _ in range(count))
 
 
 def _untouched_size(random: Random) -> tuple[int, int]:

@@ -4,17 +4,32 @@ Serving runs kernels that have no backward; here every step is plain torch, in b
 weights. A test holds the two together.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import wraps
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from foveate.kernels.rotary import rotary_angles, rotate
-from foveate.models.lfm2_vl.language import Attention, LanguageModel, ShortConvolution
+from foveate.models.lfm2_vl.language import Attention, LanguageLayer, LanguageModel
 from foveate.models.lfm2_vl.layout import packed_layout
 from foveate.models.lfm2_vl.model import Lfm2VlModel
-from foveate.models.lfm2_vl.vision import ImageEncoder
+from foveate.models.lfm2_vl.vision import ImageEncoder, VisionLayer
+
+
+def fused(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Compile what lies between two attentions on CUDA, where some fifty small kernels become a few; compiled once for
+    all layers of a kind."""
+    compiled = torch.compile(function, dynamic=False)
+
+    @wraps(function)
+    def chosen(layer: nn.Module, hidden: Tensor, *rest: Tensor) -> Any:
+        return (compiled if hidden.is_cuda else function)(layer, hidden, *rest)
+
+    return chosen
 
 
 @dataclass(frozen=True)
@@ -49,6 +64,12 @@ class PackedExamples:
             for name, value in vars(self).items()
         }
         return PackedExamples(**moved)
+
+    def pin_memory(self) -> "PackedExamples":
+        """Return a copy in pinned memory, from where it goes to the device beside the work there."""
+        return PackedExamples(
+            **{name: value.pin_memory() if isinstance(value, Tensor) else value for name, value in vars(self).items()}
+        )
 
     def copy(self) -> "PackedExamples":
         """Return a copy in memory of its own."""
@@ -112,45 +133,76 @@ def encode(encoder: ImageEncoder, pixels: Tensor, tile_shapes: Tensor) -> Tensor
     tower = encoder.tower
     hidden = tower.patch_embedding(pixels) + tower.position(layout.patch_grid)
     for layer in tower.layers:
-        qkv = layer.qkv(layer.attention_norm(hidden)).unflatten(-1, (3, layer.num_heads, layer.head_size))
-        mixed = packed_sequences(*qkv.unbind(1), layout.bounds, encoder.longest_tile_patches, causal=False)
-        hidden = hidden + layer.out(mixed)
-        hidden = hidden + layer.fc2(F.gelu(layer.fc1(layer.mlp_norm(hidden)), approximate="tanh"))
+        mixed = packed_sequences(*tile_heads(layer, hidden), layout.bounds, encoder.longest_tile_patches, causal=False)
+        hidden = after_tile_attention(layer, hidden, mixed)
     return encoder.projector.forward_with_gather_idx(tower.norm(hidden), layout.gather_index)
+
+
+@fused
+def tile_heads(layer: VisionLayer, hidden: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return queries, keys and values, each `[rows, heads, head size]`."""
+    qkv = layer.qkv(layer.attention_norm(hidden)).unflatten(-1, (3, layer.num_heads, layer.head_size))
+    return low(qkv[:, 0]), low(qkv[:, 1]), low(qkv[:, 2])
+
+
+@fused
+def after_tile_attention(layer: VisionLayer, hidden: Tensor, mixed: Tensor) -> Tensor:
+    """Return the rows behind a layer."""
+    hidden = hidden + layer.out(mixed)
+    return hidden + layer.fc2(F.gelu(layer.fc1(layer.mlp_norm(hidden)), approximate="tanh"))
 
 
 def understand(language: LanguageModel, embeddings: Tensor, batch: PackedExamples) -> Tensor:
     """Return the language model's last hidden rows `[tokens, width]`."""
     config = language.config
-    angles = rotary_angles(batch.positions, config.head_size, config.rope_theta, torch.float32)
+    cosine, sine = rotary_angles(batch.positions, config.head_size, config.rope_theta, torch.float32)
     hidden = embeddings
     for layer in language.layers:
-        rows = layer.mixer_norm(hidden)
-        mixer = attend if isinstance(layer.mixer, Attention) else convolve
-        hidden = hidden + mixer(layer.mixer, rows, batch, angles)
-        hidden = hidden + layer.feed_forward(layer.feed_forward_norm(hidden))
+        if isinstance(layer.mixer, Attention):
+            heads = text_heads(layer, hidden, cosine, sine)
+            mixed = packed_sequences(*heads, batch.bounds, batch.longest, causal=True)
+            hidden = after_text_attention(layer, hidden, mixed)
+        else:
+            hidden = convolution_layer(layer, hidden, batch.positions)
     return language.norm(hidden)
 
 
-def attend(mixer: Attention, rows: Tensor, batch: PackedExamples, angles: tuple[Tensor, Tensor]) -> Tensor:
-    """Causal attention inside each example."""
+@fused
+def text_heads(layer: LanguageLayer, hidden: Tensor, cosine: Tensor, sine: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return queries, keys and values, each `[tokens, heads, head size]`, keys and values once for each query."""
+    mixer = layer.mixer
+    rows = layer.mixer_norm(hidden)
     query, key, value = mixer.qkv(rows).unflatten(-1, (-1, mixer.head_size)).split(mixer.split, 1)
-    query, key = rotate(mixer.query_norm(query), *angles), rotate(mixer.key_norm(key), *angles)
+    query, key = rotate(mixer.query_norm(query), cosine, sine), rotate(mixer.key_norm(key), cosine, sine)
     groups = query.shape[1] // key.shape[1]
-    key, value = (heads.repeat_interleave(groups, 1) for heads in (key, value))
-    return mixer.out(packed_sequences(query, key, value, batch.bounds, batch.longest, causal=True))
+    return low(query), low(key.repeat_interleave(groups, 1)), low(value.repeat_interleave(groups, 1))
 
 
-def convolve(mixer: ShortConvolution, rows: Tensor, batch: PackedExamples, _angles: tuple[Tensor, Tensor]) -> Tensor:
-    """The short convolution, zeros before each example."""
-    before, after, content = mixer.gates(rows).chunk(3, -1)
+@fused
+def after_text_attention(layer: LanguageLayer, hidden: Tensor, mixed: Tensor) -> Tensor:
+    """Return the rows behind a layer of attention."""
+    hidden = hidden + layer.mixer.out(mixed)
+    return hidden + layer.feed_forward(layer.feed_forward_norm(hidden))
+
+
+@fused
+def convolution_layer(layer: LanguageLayer, hidden: Tensor, positions: Tensor) -> Tensor:
+    """Return the rows behind a layer of short convolution, zeros before each example."""
+    mixer = layer.mixer
+    before, after, content = mixer.gates(layer.mixer_norm(hidden)).chunk(3, -1)
     inputs = before * content
     taps = mixer.weight.shape[1]
     mixed = inputs * mixer.weight[:, taps - 1]
     for back in range(1, taps):
         shifted = F.pad(inputs, (0, 0, back, 0))[: inputs.shape[0]]
-        mixed = mixed + shifted * (batch.positions >= back)[:, None] * mixer.weight[:, taps - 1 - back]
-    return mixer.out(after * mixed)
+        mixed = mixed + shifted * (positions >= back)[:, None] * mixer.weight[:, taps - 1 - back]
+    hidden = hidden + mixer.out(after * mixed)
+    return hidden + layer.feed_forward(layer.feed_forward_norm(hidden))
+
+
+def low(heads: Tensor) -> Tensor:
+    """Return contiguous heads in the type of FlashAttention on CUDA, and as they are elsewhere."""
+    return heads.to(torch.bfloat16).contiguous() if heads.is_cuda else heads
 
 
 def packed_sequences(
@@ -160,9 +212,8 @@ def packed_sequences(
     if query.is_cuda:
         from torch.nn.attention.varlen import varlen_attn
 
-        low = (heads.to(torch.bfloat16).contiguous() for heads in (query, key, value))
         window = (-1, 0) if causal else (-1, -1)
-        return varlen_attn(*low, bounds, bounds, longest, longest, window_size=window).flatten(1)
+        return varlen_attn(query, key, value, bounds, bounds, longest, longest, window_size=window).flatten(1)
     parts = []
     for first, end in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
         if first == end:

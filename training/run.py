@@ -121,7 +121,8 @@ class CapturedStep:
                 step(self._batch)
         torch.cuda.current_stream().wait_stream(stream)
         self._graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self._graph):
+        # Other threads pin memory meanwhile, which the strict mode takes for a fault.
+        with torch.cuda.graph(self._graph, capture_error_mode="thread_local"):
             self._losses = step(self._batch)
 
     def replay(self, batch: PackedExamples) -> Losses:

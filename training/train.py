@@ -3,12 +3,13 @@
     python training/train.py WORK_FOLDER --minutes 9 --until-step 30000
 
 WORK_FOLDER keeps `state.pt` (weights, averaged weights, optimizer, step) and `log.jsonl`. The learning rate warms up,
-stays, and falls to zero over the last two fifths of `--until-step`. `training/export.py` turns the averaged weights
+stays, and falls to zero over the second half of `--until-step`. `training/export.py` turns the averaged weights
 into the packaged checkpoint.
 """
 
 import argparse
 import json
+import multiprocessing
 import random
 import tempfile
 import time
@@ -25,27 +26,29 @@ from stream import ExampleStream
 from torch import Tensor
 from torch.utils.data import DataLoader
 
+import foveate
 from foveate.checkpoints.writing import write_settings
 from foveate.models.lfm2_vl.config import read_model_config
 from foveate.models.lfm2_vl.model import Lfm2VlModel
 from foveate.models.lfm2_vl.processing import Processor
 
 MIXTURE = {
-    "read_lines": 24,
+    "read_lines": 8,
     "read_page": 6,
-    "read_form": 10,
-    "transcription": 8,
-    "printed_text": 20,
-    "shapes": 8,
-    "counting": 6,
-    "relations": 8,
-    "digits": 5,
-    "pairs": 6,
-    "unknown": 4,
-    "describe": 4,
+    "read_form": 8,
+    "transcription": 5,
+    "printed_text": 22,
+    "see_shapes": 18,
+    "see_counting": 18,
+    "see_relations": 24,
+    "digits": 6,
+    "pairs": 24,
+    "unknown": 8,
+    "describe": 2,
 }
+"""How often each lesson comes: what is hard to learn often, as long as it is quick to draw."""
 PATCH_ROWS = 65_536
-WARM_UP_STEPS, DECAY_SHARE = 200, 0.4
+WARM_UP_STEPS, DECAY_SHARE = 200, 0.5
 COUNTED = ("answers", "glyphs", "answers_right", "glyphs_right")
 
 
@@ -93,17 +96,22 @@ def train(arguments: argparse.Namespace) -> None:
     arguments.work.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
         model, processor = build(Path(folder), arguments.seed)
+    if arguments.initial:
+        served = foveate.load(arguments.initial, device="cpu", dtype="float32")
+        model.load_state_dict(served.model.state_dict())
     run = Run(arguments.work / "state.pt", model, device, seed=arguments.seed)
-    capacity = Capacity(arguments.patch_rows, arguments.patch_rows // 2)
+    capacity = Capacity(arguments.patch_rows, arguments.patch_rows * 7 // 16)
     stream = ExampleStream(processor, MIXTURE, capacity, start=run.next_seed())
-    # Spawned, not forked: the parent has threads of its own by now.
+    # Forked from a server that has imported everything once: spawned ones would each take seconds to import it, one
+    # after another, and the parent has threads of its own by now.
+    multiprocessing.set_forkserver_preload(["stream"])
     batches = DataLoader(
         stream,
         batch_size=None,
         num_workers=arguments.workers,
         prefetch_factor=3 if arguments.workers else None,
         pin_memory=device.type == "cuda",
-        multiprocessing_context="spawn" if arguments.workers else None,
+        multiprocessing_context="forkserver" if arguments.workers else None,
     )
     feed = iter(batches)
     memory, meter = Memory(arguments.uses, device), Meter(arguments.work / "log.jsonl", arguments.log_every, device)
@@ -191,6 +199,7 @@ def main_with(arguments: list[str] | None = None) -> None:
     parser.add_argument("--patch-rows", type=int, default=PATCH_ROWS)
     parser.add_argument("--workers", type=int, default=15)
     parser.add_argument("--uses", type=int, default=3, help="how often each batch is learned from")
+    parser.add_argument("--initial", type=Path, help="folder of exported weights to begin with")
     parser.add_argument("--log-every", type=int, default=200)
     parser.add_argument("--seed", type=int, default=1)
     train(parser.parse_args(arguments))

@@ -6,12 +6,6 @@ import pytest
 from safetensors.torch import load_file, save_file
 
 
-def test_without_a_model_the_line_says_how_to_get_one(complaint, picture):
-    line = complaint("describe", picture)
-    assert "--model" in line
-    assert "new-checkpoint" in line
-
-
 def test_a_folder_that_is_not_there_is_named(complaint, picture, tmp_path):
     assert "nowhere" in complaint("describe", picture, "--model", tmp_path / "nowhere")
 

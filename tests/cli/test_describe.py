@@ -7,6 +7,8 @@ import sys
 import pytest
 from PIL import Image
 
+from foveate.loading import DEMO_MODEL
+
 STAGES = ("load", "decode_images", "pixels", "prompt", "encode", "prefill", "sample", "decode")
 
 
@@ -34,6 +36,16 @@ def test_json_is_exactly_one_line_with_the_answer_and_how_it_was_made(describe, 
     assert (record["model"], record["device"], record["dtype"]) == (str(model), "cpu", "float32")
     assert set(STAGES) <= set(record["stages_ms"])
     assert all(isinstance(stage_ms, float) and stage_ms >= 0 for stage_ms in record["stages_ms"].values())
+
+
+def test_without_a_model_the_one_that_ships_with_foveate_answers(foveate, picture):
+    options = ("describe", picture, "--max-tokens", 8, "--device", "cpu")
+    result = foveate(*options, "--json")
+    assert (result.code, result.err) == (0, "")
+    record = json.loads(result.out)
+    assert record["model"] == "foveate-demo"
+    named = json.loads(foveate(*options, "--model", DEMO_MODEL, "--json").out)
+    assert (named["model"], named["text"]) == (str(DEMO_MODEL), record["text"])
 
 
 def test_the_streamed_text_is_the_text_of_the_json(describe, picture, endless_model):

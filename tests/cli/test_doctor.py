@@ -27,7 +27,10 @@ def test_json_is_exactly_one_line_with_the_versions_and_the_placement(foveate):
 def test_with_a_model_it_shows_what_the_start_up_check_of_its_encoder_graphs_found(foveate, model):
     config = json.dumps({"cudagraph_mm_encoder": True, "encoder_cudagraph_token_budgets": [64, 256]})
     arguments = ("doctor", "--device", "cpu", "--model", model, "--compilation-config", config)
-    graphs = json.loads(foveate(*arguments, "--json").out)["encoder_graphs"]["graphs"]
+    report = json.loads(foveate(*arguments, "--json").out)["encoder_graphs"]
+    graphs = report["graphs"]
+    assert report["start_up"]["cost_source"] == "fixed"
+    assert report["start_up"]["check_s"] > 0
     assert [(graph["tokens"], graph["fault"]) for graph in graphs] == [(256, None), (64, None)]
     assert foveate(*arguments).out.count("passed") == 2
 

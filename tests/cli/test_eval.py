@@ -41,12 +41,10 @@ def test_the_reference_gives_the_same_answers_in_float32(foveate, model):
         (("--limit", 0), "limit is 0"),
         (("--graphs", "maybe"), "graphs is 'maybe'"),
         (("--against", "vllm"), "against is 'vllm'"),
-        ((), "no model was given"),
     ],
 )
 def test_a_wrong_option_is_one_line_and_exit_code_2(foveate, model, options, wrong):
-    with_model = ("--model", model) if options else ()
-    result = foveate("eval", *with_model, *options)
+    result = foveate("eval", "--model", model, *options)
     assert (result.code, result.out) == (2, "")
     assert result.err.count("\n") == 1
     assert wrong in result.err

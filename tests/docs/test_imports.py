@@ -12,10 +12,10 @@ MODULES = sorted(SOURCE.rglob("*.py"))
 
 LEAF = {"errors"}
 MODELS = {"config", "errors", "graphs", "images", "kernels"}
-ENGINE = MODELS | {"models"}
+ENGINE = MODELS | {"machine", "models"}
 VLM = ENGINE | {"engine"}
 LOADING = VLM | {"vlm"}
-COMMANDS = LOADING | {"checkpoints", "evaluation", "loading", "machine"}
+COMMANDS = LOADING | {"checkpoints", "evaluation", "loading"}
 ALLOWED = {
     "errors": set(),
     "config": LEAF,

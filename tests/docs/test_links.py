@@ -7,7 +7,9 @@ import pytest
 
 PROJECT = Path(__file__).parents[2]
 DOCUMENTS = sorted(
-    path for place in ("*.md", "docs/**/*.md", "examples/**/*.md", "benchmarks/**/*.md") for path in PROJECT.glob(place)
+    path
+    for place in ("*.md", "docs/**/*.md", "examples/**/*.md", "benchmarks/**/*.md", "src/**/*.md")
+    for path in PROJECT.glob(place)
 )
 LINK = re.compile(r"\]\((?P<target>[^)\s]+)\)")
 

@@ -36,7 +36,7 @@ def test_it_holds_every_file_of_the_package(wheel, project):
     source = project / "src"
     files = {path.relative_to(source).as_posix() for path in source.rglob("*") if path.is_file()}
     wanted = {name for name in files if "__pycache__" not in name and ".egg-info" not in name}
-    assert "foveate/py.typed" in wanted
+    assert {"foveate/py.typed", "foveate/demo/config.json", "foveate/demo/model.safetensors"} <= wanted
     assert wanted <= set(wheel.namelist())
 
 

@@ -43,7 +43,7 @@ def test_blocks_with_characters_have_ink_and_blocks_without_have_far_less(kind: 
 
 
 def test_a_line_is_read_in_order_across_its_blocks() -> None:
-    from glyphs import FIRST, glyph_labels, glyphs_of
+    from glyphs import SYMBOLS, glyph_labels, glyphs_of
 
     from foveate.evaluation.drawing.grounds import Ground
     from foveate.evaluation.drawing.sheets import Sheet, Text
@@ -55,7 +55,7 @@ def test_a_line_is_read_in_order_across_its_blocks() -> None:
     sheet = Sheet(256, 256, paper, (0, 0, 0), typefaces(Split.TRAINING)[0], texts)
     labels = glyph_labels(glyphs_of(sheet), 256, 256, plan_tiles(256, 256, SETTINGS))
     rows = labels.view(8, 8, -1)
-    read = ["".join(chr(value - 1 + FIRST) for value in row.flatten().tolist() if value > 0) for row in rows]
+    read = ["".join(SYMBOLS[value - 1] for value in row.flatten().tolist() if value > 0) for row in rows]
     assert read == ["", "Receipt42", "", "total", "", "", "", ""]
 
 
@@ -66,3 +66,24 @@ def test_a_page_is_labelled_tile_by_tile_and_its_thumbnail_is_not() -> None:
     assert len(labels) > len(blocks)
     assert (labels[len(blocks) :] == UNLABELLED).all()
     assert (labels[: len(blocks), 0] >= 0).all()
+
+
+def test_the_colour_and_the_shape_of_a_figure_are_named_where_it_lies() -> None:
+    from glyphs import SYMBOLS, figures_of, glyph_labels
+
+    from foveate.evaluation.drawing.figures import SHAPES
+    from foveate.evaluation.skills.shapes import choose_scene
+    from foveate.evaluation.splits import Split
+
+    for seed in range(5):
+        scene = choose_scene(Random(seed), Split.TRAINING)
+        grid = plan_tiles(scene.width, scene.height, SETTINGS)
+        rows, columns = grid.tile.rows // 2, grid.tile.columns // 2
+        labels = glyph_labels(figures_of(scene), scene.width, scene.height, grid).view(rows, columns, -1)
+        assert len(scene.figures) <= int((labels[..., 0] > 0).sum()) < rows * columns
+        for figure in scene.figures:
+            column, row = int(figure.centre[0] / scene.width * columns), int(figure.centre[1] / scene.height * rows)
+            named = [SYMBOLS[value - 1] for value in labels[row, column].tolist() if value > 0]
+            assert figure.kind.colour in named
+            assert figure.kind.shape in named
+            assert set(named) & set(SHAPES)

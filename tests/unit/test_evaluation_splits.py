@@ -14,9 +14,9 @@ from foveate.evaluation.drawing.figures import SHAPES
 from foveate.evaluation.drawing.forms import choose_form
 from foveate.evaluation.drawing.pages import choose_page
 from foveate.evaluation.drawing.scenes import kinds
-from foveate.evaluation.drawing.wording import PRINTED
+from foveate.evaluation.drawing.wording import PRINTED, vocabulary
 from foveate.evaluation.extras import import_extra, package_file, package_folder
-from foveate.evaluation.resources import digits, photographs, words
+from foveate.evaluation.resources import digits, made_up_words, photographs, words
 from foveate.evaluation.splits import split_of
 from foveate.evaluation.topics import SUBJECTS
 from foveate.evaluation.typefaces import load_font, typefaces
@@ -109,9 +109,18 @@ def test_every_font_has_its_own_glyph_for_each_character_that_is_printed(split):
             assert font.getlength(" ") > 0
 
 
+def test_made_up_words_are_for_training_alone_and_none_is_a_word_of_either_side():
+    made_up = set(made_up_words())
+    assert len(made_up) == len(made_up_words()) == 30_000
+    assert not made_up & {*words(Split.TRAINING), *words(Split.TEST)}
+    assert all(re.fullmatch("[a-z]{3,10}", word) for word in made_up)
+    assert made_up < set(vocabulary(Split.TRAINING))
+    assert vocabulary(Split.TEST) == words(Split.TEST)
+
+
 @both_sides
 def test_what_is_printed_are_words_of_that_side(split):
-    allowed = set(words(split))
+    allowed = set(vocabulary(split))
     random = Random(1)
     for _ in range(40):
         assert set(PRINTED["phrase"](random, split).lower().split()) <= allowed

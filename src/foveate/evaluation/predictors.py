@@ -54,11 +54,11 @@ class TransformersPredictor:
     """Hugging Face transformers on the same checkpoint and the same RGB pixels, one question at a time."""
 
     def __init__(self, folder: Path, device: torch.device, dtype: torch.dtype, attention: str = "sdpa") -> None:
-        from transformers import AutoProcessor, Lfm2VlForConditionalGeneration
+        from transformers import AutoModelForImageTextToText, AutoProcessor
 
         self.name = f"transformers ({attention})"
         self._processor = AutoProcessor.from_pretrained(folder)
-        model = Lfm2VlForConditionalGeneration.from_pretrained(folder, dtype=dtype, attn_implementation=attention)
+        model = AutoModelForImageTextToText.from_pretrained(folder, dtype=dtype, attn_implementation=attention)
         self._model = model.to(device).eval()
 
     @torch.no_grad()

@@ -7,6 +7,7 @@ import re
 from collections import defaultdict
 from collections.abc import Mapping
 from functools import cache
+from random import Random
 from types import MappingProxyType
 from typing import Final
 
@@ -15,10 +16,11 @@ from PIL import Image, ImageOps
 from foveate.evaluation.extras import import_extra, package_file
 from foveate.evaluation.splits import Split, split_of
 
-__all__ = ["digits", "photographs", "words"]
+__all__ = ["digits", "made_up_words", "photographs", "words"]
 
 _WORD: Final = re.compile(r"[a-z]{3,10}")
 _WORDS_FOR_TESTS_PERCENT: Final = 15
+_MADE_UP_WORDS: Final = 30_000
 _DIGITS_FOR_TESTS_PERCENT: Final = 20
 
 _WORDS_OF_QUESTIONS: Final = """
@@ -57,6 +59,22 @@ def words(split: Split) -> tuple[str, ...]:
     usable = {word for word in listed if _WORD.fullmatch(word)}
     usable.difference_update(_WORDS_OF_QUESTIONS.split(), _WORDS_NOT_TO_SHOW.split())
     return tuple(sorted(word for word in usable if split_of(f"word {word}", _WORDS_FOR_TESTS_PERCENT) is split))
+
+
+@cache
+def made_up_words() -> tuple[str, ...]:
+    """Return words for training that nobody uses, sorted: the head of one word and the tail of another.
+
+    Whoever learns to read from the same few thousand words learns to guess at those. No word of the list is among them.
+    """
+    random, parts, found = Random("made up"), words(Split.TRAINING), set[str]()
+    listed = {*parts, *words(Split.TEST)}
+    while len(found) < _MADE_UP_WORDS:
+        head, tail = random.choice(parts), random.choice(parts)
+        word = head[: random.randint(1, len(head))] + tail[random.randrange(len(tail)) :]
+        if _WORD.fullmatch(word) and word not in listed:
+            found.add(word)
+    return tuple(sorted(found))
 
 
 @cache

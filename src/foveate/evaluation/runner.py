@@ -30,15 +30,23 @@ class Result:
 
     def scores(self) -> dict[str, Score]:
         """Return the marks of every skill, and of all questions as `all`."""
-        by_skill: dict[str, list[int]] = {}
-        for index, example in enumerate(self.examples):
-            by_skill.setdefault(example.skill, []).append(index)
-        groups = {**by_skill, "all": list(range(len(self.examples)))}
-        return {skill: self._score(indices) for skill, indices in groups.items()}
+        return {
+            skill: score([answer for answer, _ in pairs], [right for _, right in pairs])
+            for skill, pairs in self._by_skill().items()
+        }
 
-    def _score(self, indices: Sequence[int]) -> Score:
-        answers = [self.predictions[index].text for index in indices]
-        return score(answers, [self.examples[index].answer for index in indices])
+    def right_answers(self) -> dict[str, int]:
+        """Return the number of right answers of every skill, and of all questions as `all`."""
+        return {
+            skill: sum(is_right(answer, right) for answer, right in pairs) for skill, pairs in self._by_skill().items()
+        }
+
+    def _by_skill(self) -> dict[str, list[tuple[str, str]]]:
+        """Return the answers given with those expected."""
+        groups: dict[str, list[tuple[str, str]]] = {}
+        for example, prediction in zip(self.examples, self.predictions, strict=True):
+            groups.setdefault(example.skill, []).append((prediction.text, example.answer))
+        return {**groups, "all": [pair for pairs in groups.values() for pair in pairs]}
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,8 @@ class Typeface:
     """The path of the regular font in that package."""
     bold: str
     """The path of the bold font in that package."""
+    weights: tuple[int, int] | None = None
+    """Where both are one variable font: the regular and the bold weight, on the scale of CSS."""
 
 
 def _matplotlib(name: str, regular: str, bold: str, split: Split = Split.TRAINING) -> Typeface:
@@ -36,6 +38,18 @@ def _matplotlib(name: str, regular: str, bold: str, split: Split = Split.TRAININ
 
 def _packed(name: str, split: Split, package: str, regular: str, bold: str | None = None) -> Typeface:
     return Typeface(name, split, package, f"files/{regular}", f"files/{bold or regular}")
+
+
+def _variable(name: str, file: str) -> Typeface:
+    path = f"files/{file}.ttf"
+    package = "fontpkg_" + name.lower().replace(" ", "_")
+    return Typeface(name, Split.TRAINING, package, path, path, weights=(400, 700))
+
+
+def _pair(name: str, stem: str) -> Typeface:
+    return _packed(
+        name, Split.TRAINING, "fontpkg_" + name.lower().replace(" ", "_"), f"{stem}-Regular.ttf", f"{stem}-Bold.ttf"
+    )
 
 
 _TYPEFACES: Final = (
@@ -61,6 +75,30 @@ _TYPEFACES: Final = (
     _packed("Fredoka One", Split.TRAINING, "font_fredoka_one", "FredokaOne-Regular.ttf"),
     _packed("Roboto", Split.TRAINING, "fontpkg_roboto", "Roboto[wdth,wght].ttf"),
     _packed("Inconsolata", Split.TRAINING, "fontpkg_inconsolata", "Inconsolata[wdth,wght].ttf"),
+    _pair("Arvo", "Arvo"),
+    _pair("Crimson Text", "CrimsonText"),
+    _pair("IBM Plex Mono", "IBMPlexMono"),
+    _pair("PT Sans", "PT_Sans-Web"),
+    _pair("PT Serif", "PT_Serif-Web"),
+    _pair("Space Mono", "SpaceMono"),
+    _variable("Bitter", "Bitter[wght]"),
+    _variable("Cabin", "Cabin[wdth,wght]"),
+    _variable("DM Sans", "DMSans[opsz,wght]"),
+    _variable("EB Garamond", "EBGaramond[wght]"),
+    _variable("Fira Code", "FiraCode[wght]"),
+    _variable("IBM Plex Sans", "IBMPlexSans[wdth,wght]"),
+    _variable("Inter", "Inter[opsz,wght]"),
+    _variable("Karla", "Karla[wght]"),
+    _variable("Libre Baskerville", "LibreBaskerville[wght]"),
+    _variable("Lora", "Lora[wght]"),
+    _variable("Montserrat", "Montserrat[wght]"),
+    _variable("Nunito", "Nunito[wght]"),
+    _variable("Oswald", "Oswald[wght]"),
+    _variable("Playfair Display", "PlayfairDisplay[wght]"),
+    _variable("Raleway", "Raleway[wght]"),
+    _variable("Rubik", "Rubik[wght]"),
+    _variable("Source Code Pro", "SourceCodePro[wght]"),
+    _variable("Work Sans", "WorkSans[wght]"),
     _packed("Lato", Split.TEST, "font_lato", "Lato-Regular.ttf", "Lato-Bold.ttf"),
     _packed("Caladea", Split.TEST, "font_caladea", "Caladea-Regular.ttf", "Caladea-Bold.ttf"),
     _packed(
@@ -73,6 +111,8 @@ _TYPEFACES: Final = (
     _packed("Open Sans", Split.TEST, "fontpkg_open_sans", "OpenSans[wdth,wght].ttf"),
     _packed("JetBrains Mono", Split.TEST, "fontpkg_jetbrains_mono", "JetBrainsMono[wght].ttf"),
 )
+
+_WEIGHT: Final = (b"Weight", "Weight")
 
 
 @cache
@@ -90,4 +130,9 @@ def load_font(typeface: Typeface, bold: bool, size_pixels: int) -> Font:
 
     """
     file = package_file(typeface.package, typeface.bold if bold else typeface.regular)
-    return ImageFont.truetype(file, size_pixels, layout_engine=ImageFont.Layout.BASIC)
+    font = ImageFont.truetype(file, size_pixels, layout_engine=ImageFont.Layout.BASIC)
+    if typeface.weights:
+        weight = typeface.weights[bold]
+        axes = font.get_variation_axes()
+        font.set_variation_by_axes([weight if axis["name"] in _WEIGHT else axis["default"] for axis in axes])
+    return font

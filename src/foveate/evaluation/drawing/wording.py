@@ -1,10 +1,11 @@
 """The texts that are printed: words, phrases, numbers, dates, times, prices."""
 
 from collections.abc import Callable
+from functools import cache
 from random import Random
 from typing import Final
 
-from foveate.evaluation.resources import words
+from foveate.evaluation.resources import made_up_words, words
 from foveate.evaluation.splits import Split
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "price",
     "some_words",
     "time_of_day",
+    "vocabulary",
     "word",
 ]
 
@@ -40,14 +42,20 @@ _LETTERS: Final = "ABCDEFGHKLMNPRSTUVWXYZ"
 """Without those that look like a digit or like each other."""
 
 
+@cache
+def vocabulary(split: Split) -> tuple[str, ...]:
+    """Return the words that are printed: English ones, and for training many more that are made up."""
+    return words(split) if split is Split.TEST else (*words(split), *made_up_words())
+
+
 def some_words(random: Random, split: Split, count: int) -> list[str]:
     """Return `count` different words in small letters."""
-    return random.sample(words(split), count)
+    return random.sample(vocabulary(split), count)
 
 
 def word(random: Random, split: Split) -> str:
     """Return a word: in small letters, with a capital, or all in capitals."""
-    return _cased(random, random.choice(words(split)))
+    return _cased(random, random.choice(vocabulary(split)))
 
 
 def phrase(random: Random, split: Split) -> str:

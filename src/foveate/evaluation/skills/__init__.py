@@ -35,7 +35,8 @@ Draw = Callable[[Random, Split], Example]
 """Draws one example of a skill: every choice comes from the given source."""
 
 VERSION: Final = 1
-"""Goes up with every change of what is drawn, so that results of different versions are not compared by mistake."""
+"""Goes up with every change of what is drawn for tests, so that results of different versions are not compared by
+mistake."""
 
 EVALUATED_SKILLS: Final[tuple[str, ...]] = (
     "shapes",

@@ -12,7 +12,7 @@ from foveate.evaluation.example import Example
 from foveate.evaluation.phrases import plural, worded
 from foveate.evaluation.splits import Split
 
-__all__ = ["WORDINGS", "counted_scene", "draw"]
+__all__ = ["MOST", "WORDINGS", "counted_scene", "draw", "ways_to_count"]
 
 WORDINGS: Final = {
     "count": (
@@ -23,7 +23,8 @@ WORDINGS: Final = {
         "What is the number of {things}?",
     ),
 }
-_MOST: Final = 6
+MOST: Final = 6
+"""No question has a larger answer."""
 
 
 def draw(random: Random, split: Split) -> Example:
@@ -37,8 +38,8 @@ def counted_scene(random: Random, split: Split) -> tuple[Scene, str, int]:
     """Return a scene, what is counted in it (such as "red stars"), and how many of them there are."""
     pool = compatible_kinds(random, split)
     model = random.choice(pool)
-    things, is_counted = random.choice(_counted(model))
-    count = random.randint(1, _MOST)
+    things, is_counted = random.choice(ways_to_count(model))
+    count = random.randint(1, MOST)
     counted = [kind for kind in pool if is_counted(kind)]
     others = [kind for kind in pool if not is_counted(kind)]
     chosen = random.choices(counted, k=count)
@@ -50,7 +51,7 @@ def counted_scene(random: Random, split: Split) -> tuple[Scene, str, int]:
     return draw_scene(random, placed, (columns, rows), loose=True), things, count
 
 
-def _counted(model: Kind) -> tuple[tuple[str, Callable[[Kind], bool]], ...]:
+def ways_to_count(model: Kind) -> tuple[tuple[str, Callable[[Kind], bool]], ...]:
     """Return the ways of counting shapes like `model`: their names, and which kinds they count."""
     by_shape = (plural(model.shape), lambda kind: kind.shape == model.shape)
     by_colour = (f"{model.colour} shapes", lambda kind: kind.colour == model.colour)

@@ -13,7 +13,7 @@ from foveate.evaluation.example import Example
 from foveate.evaluation.phrases import worded
 from foveate.evaluation.splits import Split
 
-__all__ = ["WORDINGS", "draw"]
+__all__ = ["WORDINGS", "choose", "draw"]
 
 WORDINGS: Final = {
     "side": (
@@ -66,9 +66,13 @@ _SURELY_BIGGER: Final = 1.5
 
 def draw(random: Random, split: Split) -> Example:
     """Return a question about where a shape lies or how large it is beside another; yes and no come alike often."""
-    ask = random.choice((_ask_side, _ask_neighbour, _ask_size))
-    scene, question, answer = ask(random, split)
+    scene, question, answer = choose(random, split)
     return Example("relations", (paint_scene(random, split, scene),), question, answer)
+
+
+def choose(random: Random, split: Split) -> tuple[Scene, str, str]:
+    """Return a scene, a question about it, and the answer."""
+    return random.choice((_ask_side, _ask_neighbour, _ask_size))(random, split)
 
 
 def _ask_side(random: Random, split: Split) -> tuple[Scene, str, str]:

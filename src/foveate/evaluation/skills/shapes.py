@@ -13,7 +13,7 @@ from foveate.evaluation.example import Example
 from foveate.evaluation.phrases import with_article, worded
 from foveate.evaluation.splits import Split
 
-__all__ = ["PLACES", "WORDINGS", "draw"]
+__all__ = ["PLACES", "WORDINGS", "ask_about", "choose_scene", "draw"]
 
 WORDINGS: Final = {
     "colour": (
@@ -72,10 +72,20 @@ _NAMED_PLACES: Final[dict[Cell, str]] = {
 
 def draw(random: Random, split: Split) -> Example:
     """Return a question about one to five coloured shapes, no two of one shape and one colour."""
-    scene = scatter(random, random.sample(compatible_kinds(random, split), random.randint(1, 5)))
-    asked = random.choice(("colour", "colour", "shape", "shape", "at", "where", "list", "present"))
-    question, answer = _ask(random, split, scene, asked)
+    scene = choose_scene(random, split)
+    question, answer = ask_about(random, split, scene)
     return Example("shapes", (paint_scene(random, split, scene),), question, answer)
+
+
+def choose_scene(random: Random, split: Split) -> Scene:
+    """Return one to five coloured shapes, no two of one shape and one colour."""
+    return scatter(random, random.sample(compatible_kinds(random, split), random.randint(1, 5)))
+
+
+def ask_about(random: Random, split: Split, scene: Scene) -> tuple[str, str]:
+    """Return a question about a scene, with its answer."""
+    asked = random.choice(("colour", "colour", "shape", "shape", "at", "where", "list", "present"))
+    return _ask(random, split, scene, asked)
 
 
 def _ask(random: Random, split: Split, scene: Scene, asked: str) -> tuple[str, str]:
