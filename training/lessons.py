@@ -5,7 +5,7 @@ after another in one conversation.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 
 from glyphs import BLOCK_PIXELS, Glyph, figures_of, glyphs_of
@@ -28,6 +28,9 @@ QUESTIONS = 5
 """Questions about one page or form."""
 UNKNOWN_SHARE = 0.04
 """How many of them are about the world, and not to be answered."""
+STRETCHED = ("read_lines", "read_form", "transcription", "printed_text")
+"""Lessons in which nothing depends on the proportions of the picture."""
+STRETCHED_SHARE, STRETCH = 0.4, (0.85, 1.2)
 
 Turn = tuple[str, str]
 """A question and its answer."""
@@ -45,10 +48,25 @@ class Lesson:
 
 def draw_lesson(kind: str, seed: int) -> Lesson:
     """Return lesson number `seed` of a kind: one of LESSONS, or the single question of an evaluated skill."""
+    random = Random(f"{kind} {seed}")
     if kind in LESSONS:
-        return LESSONS[kind](Random(f"{kind} {seed}"))
-    example = draw(kind, seed, Split.TRAINING)
-    return Lesson(example.pictures, ((example.question, example.answer),))
+        lesson = LESSONS[kind](random)
+    else:
+        example = draw(kind, seed, Split.TRAINING)
+        lesson = Lesson(example.pictures, ((example.question, example.answer),))
+    return stretched(random, lesson) if kind in STRETCHED and random.random() < STRETCHED_SHARE else lesson
+
+
+def stretched(random: Random, lesson: Lesson) -> Lesson:
+    """Return the lesson with its picture made wider or narrower, higher or lower: fonts that nobody has."""
+    (picture,) = lesson.pictures
+    across, down = (random.uniform(*STRETCH) for _ in range(2))
+    size = round(picture.width * across), round(picture.height * down)
+    glyphs = None
+    if lesson.glyphs is not None:
+        across, down = size[0] / picture.width, size[1] / picture.height
+        glyphs = tuple(replace(glyph, x=glyph.x * across, y=glyph.y * down) for glyph in lesson.glyphs)
+    return replace(lesson, pictures=(picture.resize(size, Image.Resampling.BILINEAR),), glyphs=glyphs)
 
 
 def read_lines(random: Random) -> Lesson:

@@ -1,9 +1,9 @@
 """Train the demo model. One seed, one GPU, in runs of a few minutes that go on from the last checkpoint.
 
-    python training/train.py WORK_FOLDER --minutes 9 --until-step 30000
+    python training/train.py WORK_FOLDER --minutes 9 --until-step 60000
 
 WORK_FOLDER keeps `state.pt` (weights, averaged weights, optimizer, step) and `log.jsonl`. The learning rate warms up,
-stays, and falls to zero over the second half of `--until-step`. `training/export.py` turns the averaged weights
+stays, and falls to zero over the last four fifths of `--until-step`. `training/export.py` turns the averaged weights
 into the packaged checkpoint.
 """
 
@@ -48,7 +48,8 @@ MIXTURE = {
 }
 """How often each lesson comes: what is hard to learn often, as long as it is quick to draw."""
 PATCH_ROWS = 65_536
-WARM_UP_STEPS, DECAY_SHARE = 200, 0.5
+WARM_UP_STEPS, DECAY_SHARE = 200, 0.8
+SAVE_EVERY_STEPS = 5000
 COUNTED = ("answers", "glyphs", "answers_right", "glyphs_right")
 
 
@@ -120,6 +121,8 @@ def train(arguments: argparse.Namespace) -> None:
             batch = memory.next(feed, run.step)
         losses = run.learn(batch, rate_at(run.step, arguments.until_step))
         meter.count(run.step, losses)
+        if run.step % SAVE_EVERY_STEPS == 0:
+            run.save()
     run.save()
     del batch, feed, batches
 
@@ -195,7 +198,7 @@ def main_with(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("work", type=Path)
     parser.add_argument("--minutes", type=float, default=9)
-    parser.add_argument("--until-step", type=int, default=30_000)
+    parser.add_argument("--until-step", type=int, default=60_000)
     parser.add_argument("--patch-rows", type=int, default=PATCH_ROWS)
     parser.add_argument("--workers", type=int, default=15)
     parser.add_argument("--uses", type=int, default=3, help="how often each batch is learned from")

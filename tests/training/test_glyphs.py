@@ -87,3 +87,23 @@ def test_the_colour_and_the_shape_of_a_figure_are_named_where_it_lies() -> None:
             assert figure.kind.colour in named
             assert figure.kind.shape in named
             assert set(named) & set(SHAPES)
+
+
+def test_a_stretched_lesson_has_its_characters_where_they_are_now() -> None:
+    from glyphs import glyph_labels
+    from lessons import LESSONS, stretched
+    from torchvision.transforms.v2.functional import pil_to_tensor
+
+    inked, empty = [], []
+    for seed in range(6):
+        lesson = stretched(Random(seed), LESSONS["read_lines"](Random(seed)))
+        assert lesson.glyphs
+        (picture,) = lesson.pictures
+        grid = plan_tiles(*picture.size, SETTINGS)
+        labels = glyph_labels(lesson.glyphs, *picture.size, grid)
+        (tile,) = cut(pil_to_tensor(picture), grid, SETTINGS)
+        blocks = tile.unfold(1, 32, 32).unfold(2, 32, 32).flatten(1, 2).movedim(0, 1)
+        contrast = blocks.float().flatten(1).std(1)
+        inked.append(contrast[labels[:, 0] > 0])
+        empty.append(contrast[labels[:, 0] == 0])
+    assert torch.cat(inked).median() > 2 * torch.cat(empty).median()
