@@ -31,6 +31,9 @@ def describe(
         str | None,
         typer.Option(help="JSON with the encoder graphs' switches, or @FILE; graphs are on by default on CUDA."),
     ] = None,
+    image_decoder: Annotated[
+        str, typer.Option(help="auto (JPEGs on the GPU where the extra cuda is installed), cpu or gpu.")
+    ] = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="Print one line of JSON instead of the text.")] = False,
 ) -> None:
     """Answer a question about pictures."""
@@ -39,7 +42,14 @@ def describe(
         load_image(picture)  # a picture that cannot be read is told before the model is loaded, not after
     start = time.perf_counter()
     with stages_bar() as progress:
-        vlm = load(model, device=device, dtype=dtype, compilation_config=compilation_config, progress=progress)
+        vlm = load(
+            model,
+            device=device,
+            dtype=dtype,
+            compilation_config=compilation_config,
+            image_decoder=image_decoder,
+            progress=progress,
+        )
     load_ms = (time.perf_counter() - start) * 1e3
     stream = vlm.stream([question(pictures, prompt)], sampling)
     if as_json:
