@@ -134,5 +134,5 @@ def load_font(typeface: Typeface, bold: bool, size_pixels: int) -> Font:
     if typeface.weights:
         weight = typeface.weights[bold]
         axes = font.get_variation_axes()
-        font.set_variation_by_axes([weight if axis["name"] in _WEIGHT else axis["default"] for axis in axes])
+        font.set_variation_by_axes([weight if axis["name"] in _WEIGHT else axis["default"] or 0 for axis in axes])
     return font
