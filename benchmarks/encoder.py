@@ -2,36 +2,31 @@
 
     python benchmarks/encoder.py OUT.json [--sizes 450M 3B] [--rounds 30]
 
-Input: patches on the device, in bfloat16; output: image features. Random weights of the true sizes. Each row first
-checks that both ways agree; then both are timed in turn, host work included, waiting for the device after every call.
+The rows of `foveate bench encoder`, ours alone, for both sizes in one file; and what memory the graphs take, and what
+padding costs. Input: patches on the device, in bfloat16; output: image features. Random weights of the true sizes.
 """
 
 import argparse
+import dataclasses
 import time
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
-from common import SIZES, TILE_ROWS, ceilings, relative_error, time_interleaved, write_report
+from common import FULL, SIZES, time_interleaved, write_report
 
-from foveate.engine.encoding import EagerImageEncoder
-from foveate.engine.graph_encoding import capture_encoder
+from foveate.bench.batches import TileRow, published_rows
+from foveate.bench.ceilings import Ceilings, measure_ceilings
+from foveate.bench.encoder import EncoderBenchmark
+from foveate.engine.graph_encoding import GraphImageEncoder, capture_encoder
 from foveate.graphs import EncoderGraphSettings
 from foveate.models.lfm2_vl.image_batch import ImageBatch
+from foveate.models.lfm2_vl.model import Lfm2VlModel
 from foveate.models.lfm2_vl.tiles import TileShape
 from foveate.testing import random_vlm
 
 
-def random_batch(tiles: list[tuple[int, int]], width: int) -> ImageBatch:
-    """Return one picture of random pixels with these tiles."""
-    shapes = tuple(TileShape(*tile) for tile in tiles)
-    rows = sum(shape.num_patches for shape in shapes)
-    patches = torch.rand(rows, width, device="cuda").mul_(2).sub_(1).to(torch.bfloat16)
-    return ImageBatch(patches, shapes, (len(shapes),))
-
-
-def measure(size: str, rounds: int) -> dict[str, Any]:
+def measure(size: str, rounds: int, ceilings: Ceilings) -> dict[str, Any]:
     """Measure every row of one size."""
     start = time.perf_counter()
     vlm = random_vlm(SIZES[size], device="cuda", dtype="bfloat16", compilation_config={"cudagraph_mm_encoder": False})
@@ -39,21 +34,28 @@ def measure(size: str, rounds: int) -> dict[str, Any]:
     start = time.perf_counter()
     graph = capture_encoder(vlm.model, EncoderGraphSettings(), strict=True)
     capture_s = time.perf_counter() - start
-    manager, eager = graph.manager, EagerImageEncoder(vlm.model.encoder)
     rows = {}
-    for name, tiles in TILE_ROWS.items():
-        batch = random_batch(tiles, vlm.model.config.vision.patch_width)
-        calls = {"eager": partial(eager.encode, batch), "graph": partial(graph.encode, batch)}
-        with torch.inference_mode():
-            error = relative_error(calls["graph"]().features[0], calls["eager"]().features[0])
-            times = time_interleaved(calls, rounds=rounds)
-        plan = manager.plan(batch)
-        rows[name] = {**times, "budgets": [run.budget for run in plan.runs], "graph_against_eager_error": error}
-        print(
-            f"{size} {name}: eager {times['eager']['median_ms']:.3f} graph {times['graph']['median_ms']:.3f} ms",
-            flush=True,
-        )
-    memory = manager.memory
+    for row in EncoderBenchmark(vlm.model, graph, ceilings, {}, rounds=rounds).measure(published_rows()):
+        if not row.ways["graph"].is_right:
+            raise SystemExit(f"{size} {row.name}: graphs and eager differ by {row.ways['graph'].error}")
+        record = dataclasses.asdict(row)
+        rows[row.name] = {**record.pop("ways"), **record}
+        times = ", ".join(f"{name} {way.median_ms:.3f} ms" for name, way in row.ways.items())
+        print(f"{size} {row.name}: {times}, least {row.floor_ms:.3f} ms", flush=True)
+    return {
+        "layout": SIZES[size],
+        "rows": rows,
+        **memory(graph),
+        "build_s": round(build_s, 2),
+        "capture_and_check_s": round(capture_s, 2),
+        "padding": padding_costs(vlm.model, graph, rounds),
+    }
+
+
+def memory(graph: GraphImageEncoder) -> dict[str, Any]:
+    """Return what the graphs take, one by one and together."""
+    manager = graph.manager
+    held = manager.memory
     graphs = [
         {
             "tokens": report.capacity.tokens,
@@ -64,23 +66,22 @@ def measure(size: str, rounds: int) -> dict[str, Any]:
         for report in manager.reports
     ]
     return {
-        "layout": SIZES[size],
-        "rows": rows,
         "graphs": graphs,
-        "pool_mb": memory.pool_bytes / 1e6,
-        "buffer_mb": memory.buffer_bytes / 1e6,
-        "card_mb": (memory.free_before_bytes - memory.free_after_bytes) / 1e6,
-        "build_s": round(build_s, 2),
-        "capture_and_check_s": round(capture_s, 2),
-        "padding": padding_costs(vlm, graph, rounds),
+        "pool_mb": held.pool_bytes / 1e6,
+        "buffer_mb": held.buffer_bytes / 1e6,
+        "card_mb": (held.free_before_bytes - held.free_after_bytes) / 1e6,
     }
 
 
-def padding_costs(vlm: Any, graph: Any, rounds: int) -> dict[str, Any]:
+def padding_costs(model: Lfm2VlModel, graph: GraphImageEncoder, rounds: int) -> dict[str, Any]:
     """Time 64 tokens replayed in a budget of 4096 against a full replay of that budget, and in its own budget."""
-    large = capture_encoder(vlm.model, EncoderGraphSettings(encoder_cudagraph_token_budgets=(4096,)), strict=True)
-    width = vlm.model.config.vision.patch_width
-    small, full = random_batch([(16, 16)], width), random_batch([(32, 32)] * 16, width)
+    large = capture_encoder(model, EncoderGraphSettings(encoder_cudagraph_token_budgets=(4096,)), strict=True)
+
+    def batch(tiles: list[tuple[int, int]]) -> ImageBatch:
+        row = TileRow("", tuple(TileShape(*tile) for tile in tiles), (len(tiles),))
+        return row.batch(model.config, model.device, model.dtype)
+
+    small, full = batch([(16, 16)]), batch([FULL] * 16)
     calls = {
         "64 tokens in 4096": lambda: large.encode(small),
         "4096 tokens in 4096": lambda: large.encode(full),
@@ -97,17 +98,17 @@ def main() -> None:
     parser.add_argument("--sizes", nargs="+", default=list(SIZES), choices=list(SIZES))
     parser.add_argument("--rounds", type=int, default=30)
     arguments = parser.parse_args()
-    top = ceilings()
+    if not torch.cuda.is_available():
+        raise SystemExit("This benchmark needs an NVIDIA GPU: torch.cuda.is_available() is false.")
+    top = measure_ceilings(torch.device("cuda"), torch.bfloat16)
     print(f"ceilings: {top}", flush=True)
     results = {}
     for size in arguments.sizes:
-        results[size] = measure(size, arguments.rounds)
+        results[size] = measure(size, arguments.rounds, top)
         torch.cuda.empty_cache()
-    write_report(
-        arguments.out,
-        "How long does the image encoder take, as graphs and eagerly?",
-        {"ceilings": top, "sizes": results},
-    )
+    ceilings = {"copy_terabytes_per_s": top.copy_terabytes_per_s, "bf16_teraflops_per_s": top.teraflops_per_s}
+    question = "How long does the image encoder take, as graphs and eagerly?"
+    write_report(arguments.out, question, {"ceilings": ceilings, "sizes": results})
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ from transformers import Lfm2VlConfig, Lfm2VlForConditionalGeneration
 
 from foveate import VLM, SamplingParams
 from foveate.checkpoints import layout, random_tensors
-from foveate.engine.clock import StageClock
+from foveate.engine.settings import EngineSettings
 from foveate.models.lfm2_vl.image_batch import ImageBatch
 from foveate.models.lfm2_vl.processing import Prompt
 from foveate.testing import random_vlm
@@ -81,19 +81,27 @@ def _reference_prompt(model: Lfm2VlForConditionalGeneration, prompt: Prompt, tok
 
 
 @torch.inference_mode()
-def our_numbers(vlm: VLM, prompts: list[Prompt], tokens: int) -> list[dict[str, Any]]:
+def our_numbers(vlm: VLM, pictures: list[Path], tokens: int) -> list[dict[str, Any]]:
     """Return the same by Foveate."""
     sampling = SamplingParams(max_tokens=tokens, ignore_stop_tokens=True)
     results = []
-    for prompt in prompts:
-        generation = vlm._generation([prompt], [sampling], StageClock(vlm.model.device))
-        logits = generation._prefill()[0]
-        features = torch.cat(vlm.encoder.encode(ImageBatch.of(prompt.images)).features)
-        again = vlm._generation([prompt], [sampling], StageClock(vlm.model.device))
-        for _ in again:
+    for picture in pictures:
+        features = torch.cat(vlm.encoder.encode(ImageBatch.of(prompt_about(vlm, picture).images)).features)
+        generation = vlm.start([[question([picture], PROMPT)]], sampling)
+        for _ in generation:
             pass
-        results.append({"features": features.float(), "logits": logits, "tokens": list(again.answers()[0].token_ids)})
+        assert generation.first_logits is not None
+        (answer,) = generation.answers()
+        results.append(
+            {"features": features.float(), "logits": generation.first_logits[0], "tokens": list(answer.token_ids)}
+        )
     return results
+
+
+def prompt_about(vlm: VLM, picture: Path) -> Prompt:
+    """Return the prompt and the patches of a question about a picture."""
+    messages = [question([picture], PROMPT)]
+    return vlm.processor.encode(messages, vlm.processor.patches(vlm.processor.load_images(messages)))
 
 
 def compare(ours: list[dict[str, Any]], peer: list[dict[str, Any]], truth: list[dict[str, Any]]) -> dict[str, Any]:
@@ -120,9 +128,9 @@ def _agreeing(tokens: list[int], truth: list[int]) -> int:
 def measure(size: str, pictures: list[Path], tokens: int) -> dict[str, Any]:
     """Compare one size and describe the pictures with it."""
     name = SIZES[size]
-    vlm = random_vlm(name, device="cuda", dtype="bfloat16")
-    prompts = [vlm._prompt([question([picture], PROMPT)], StageClock(vlm.model.device)) for picture in pictures]
-    ours = our_numbers(vlm, prompts, tokens)
+    vlm = random_vlm(name, device="cuda", dtype="bfloat16", engine=EngineSettings(image_cache_megabytes=0))
+    prompts = [prompt_about(vlm, picture) for picture in pictures]
+    ours = our_numbers(vlm, pictures, tokens)
     described = {}
     for picture in pictures:
         vlm.describe(picture, sampling=SamplingParams(max_tokens=32))
@@ -142,7 +150,7 @@ def measure(size: str, pictures: list[Path], tokens: int) -> dict[str, Any]:
     float32_report = None
     if size == "450M":
         exact = random_vlm_in_float32(name)
-        float32_report = compare(our_numbers(exact, prompts, tokens), peer, truth)
+        float32_report = compare(our_numbers(exact, pictures, tokens), peer, truth)
     gc.collect()
     torch.cuda.empty_cache()
     return {"layout": name, "bfloat16": compare(ours, peer, truth), "float32": float32_report, "described": described}

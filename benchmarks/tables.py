@@ -123,6 +123,19 @@ def never_slower_table() -> str:
     return table(rows)
 
 
+def pixels_table() -> str:
+    """From the bytes of a JPEG to its image features, stage by stage and the other ways."""
+    stages = ("decode", "pixels", "encode", "bytes to features")
+    others = ("bytes to features, Pillow decodes", "bytes to features, pixels on the CPU")
+    rows = [["size", "picture", *stages, "Pillow decodes", "pixels on the CPU"], ["---"] * 8]
+    for size, measured in read("pixels")["sizes"].items():
+        for picture, row in measured["rows"].items():
+            cells = [f"{row['times'][name]['median_ms']:.2f}" for name in (*stages, *others)]
+            cells[3] = f"**{cells[3]}**"
+            rows.append([size, picture, *cells])
+    return table(rows)
+
+
 def table(rows: list[list[str]]) -> str:
     """Return rows of cells as Markdown."""
     return "\n".join(f"| {' | '.join(cells)} |" for cells in rows)
@@ -133,6 +146,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "memory": memory_table,
     "padding": padding_table,
     "never slower": never_slower_table,
+    "pixels": pixels_table,
     "parity": parity_table,
     "accuracy": accuracy_table,
     "accuracy on a GPU": accuracy_on_gpu_table,

@@ -16,7 +16,8 @@ def main() -> None:
 def run(arguments: list[str]) -> int:
     """Run one command and return its exit code.
 
-    0: done; 1: the reader of the output has gone; 2: a fault that the user can mend; 130: interrupted.
+    0: done; 1: the reader of the output has gone; 2: a fault that the user can mend; 3: a benchmark found wrong
+    results; 130: interrupted.
     """
     try:
         # Imported here: it takes seconds, and an interruption meanwhile must be as quiet as any other.

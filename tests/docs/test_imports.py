@@ -15,7 +15,7 @@ MODELS = {"config", "errors", "graphs", "images", "kernels"}
 ENGINE = MODELS | {"machine", "models"}
 VLM = ENGINE | {"engine"}
 LOADING = VLM | {"vlm"}
-COMMANDS = LOADING | {"checkpoints", "evaluation", "loading"}
+COMMANDS = LOADING | {"bench", "checkpoints", "evaluation", "loading"}
 ALLOWED = {
     "errors": set(),
     "config": LEAF,
@@ -30,6 +30,7 @@ ALLOWED = {
     "evaluation": VLM | {"vlm"},
     "loading": LOADING,
     "testing": LOADING | {"checkpoints", "loading"},
+    "bench": LOADING | {"checkpoints", "loading"},
     "commands": COMMANDS,
     "cli": COMMANDS | {"commands"},
     "__main__": {"cli"},

@@ -2,6 +2,7 @@
 
 import typer
 
+from foveate.commands.bench_encoder import encoder
 from foveate.commands.describe import describe
 from foveate.commands.doctor import doctor
 from foveate.commands.evaluate import evaluation
@@ -20,3 +21,7 @@ app.command()(doctor)
 app.command(name="eval")(evaluation)
 app.command(name="new-checkpoint")(new_checkpoint)
 app.command()(tune)
+
+bench = typer.Typer(help="Time a part of Foveate on this machine.", add_completion=False, rich_markup_mode=None)
+bench.command()(encoder)
+app.add_typer(bench, name="bench")
