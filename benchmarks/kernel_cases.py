@@ -1,11 +1,13 @@
-"""What `benchmarks/kernels.py` measures: for each kernel its twin and the libraries' ways, on the same numbers."""
+"""What `benchmarks/kernel_times.py` measures: for each kernel its twin and the libraries' ways, on the same numbers."""
 
 import copy
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from unittest import mock
 
 import torch
 from torch import Tensor
@@ -13,7 +15,16 @@ from torch.nn import functional as F
 
 from foveate.checkpoints import layout
 from foveate.checkpoints.writing import write_settings
-from foveate.kernels import fp8, gated, layer_norm, linear, norm, rotary_cache, short_convolution_step
+from foveate.kernels import (
+    decode_attention,
+    fp8,
+    gated,
+    layer_norm,
+    linear,
+    norm,
+    rotary_cache,
+    short_convolution_step,
+)
 from foveate.kernels.attention import attention
 from foveate.kernels.decode_attention import decode_attention_reference, decode_attention_triton, split_count
 from foveate.kernels.rotary_cache import CacheRows, HeadNorms
@@ -86,11 +97,11 @@ def encoder_pieces(rows: int, width: int) -> Iterator[Case]:
     }
     yield Case("layer_norm", shape, ways, exact, 2 * row_bytes)
 
-    inside = hidden.clone()
+    inside, no_bias = hidden.clone(), torch.zeros_like(bias)
     exact = hidden.double() + mixed.double() @ square.double().T
     ways = {
         "ours, in place": [partial(linear.add_product_, inside, mixed, square)],
-        "torch, product and sum": [lambda: hidden + F.linear(mixed, square, bias)],
+        "torch, product and sum": [lambda: hidden + F.linear(mixed, square, no_bias)],
     }
     yield Case("add_product_", shape, ways, exact, 3 * row_bytes + square.nbytes)
 
@@ -206,7 +217,7 @@ def decode_contexts(sequences: int, heads: int, context: int) -> Iterator[Case]:
     ways: dict[str, list[Launch]] = {f"ours, {chosen} splits": [partial(decode_attention_triton, *arguments)]}
     for splits in {max(chosen // 4, 1), min(chosen * 4, 64)} - {chosen}:
         ways[f"{splits} splits"] = [partial(decode_attention_triton, *arguments, splits=splits)]
-    for warps, stages in ((2, 3), (4, 4)):
+    for warps, stages in ((4, 3), (4, 8), (2, 5)):
         ways[f"{warps} warps, {stages} stages"] = [
             partial(decode_attention_triton, *arguments, warps=warps, stages=stages)
         ]
@@ -243,7 +254,7 @@ def cold(outputs: int, inputs: int) -> list[Tensor]:
 
 
 def decode_steps(model: Lfm2VlModel, name: str, sequences: int, context: int) -> Iterator[Case]:
-    """A whole decode step without sampling: embeddings in, logits out."""
+    """A whole decode step without sampling: embeddings in, logits out; compared with the twins in the same type."""
     language, pages = model.language, context // PAGE_TOKENS
     caches = language.new_caches(pages=sequences * pages, page_tokens=PAGE_TOKENS, slots=sequences)
     caches.keys.normal_()
@@ -264,7 +275,10 @@ def decode_steps(model: Lfm2VlModel, name: str, sequences: int, context: int) ->
         return language.logits(language(embeddings, batch, caches))
 
     start = caches.states.clone()
-    exact = step()
+    with ExitStack() as twins:
+        for module in (decode_attention, gated, norm, rotary_cache, short_convolution_step):
+            twins.enter_context(mock.patch.object(module, "runs_triton", return_value=False))
+        exact = step()
     caches.states.copy_(start)
     num_bytes = sum(weight.nbytes for weight in language.parameters()) + caches.keys.nbytes + caches.values.nbytes
     yield Case("decode step", f"{name}, {sequences} x {context} tokens", {"ours": [step]}, exact, num_bytes)

@@ -9,17 +9,19 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from foveate.config import SamplingParams
     from foveate.engine.answer import Answer
+    from foveate.engine.settings import EngineSettings
     from foveate.images import ImageLimits
     from foveate.loading import load
     from foveate.vlm import VLM, AnswerStream
 
 __version__ = "0.1.0"
-__all__ = ["VLM", "Answer", "AnswerStream", "ImageLimits", "SamplingParams", "__version__", "load"]
+__all__ = ["VLM", "Answer", "AnswerStream", "EngineSettings", "ImageLimits", "SamplingParams", "__version__", "load"]
 
 _HOMES = {
     "VLM": "foveate.vlm",
     "Answer": "foveate.engine.answer",
     "AnswerStream": "foveate.vlm",
+    "EngineSettings": "foveate.engine.settings",
     "ImageLimits": "foveate.images",
     "SamplingParams": "foveate.config",
     "load": "foveate.loading",

@@ -25,10 +25,14 @@ class SamplingParams:
     """Keep tokens at least this many times as likely as the likeliest; 0 keeps all."""
     repetition_penalty: float = 1.0
     """Divide the logits of tokens seen before, prompt included (multiply, if negative); 1 changes nothing."""
+    presence_penalty: float = 0.0
+    """Taken off the logits of tokens that the answer holds already; -2 to 2."""
+    frequency_penalty: float = 0.0
+    """Taken off the logits of a token once for each time that the answer holds it; -2 to 2."""
     stop: Sequence[str] = ()
     """Texts that end the answer; they are not part of it."""
     seed: int | None = None
-    """Makes sampling repeatable; None draws a fresh one."""
+    """Makes sampling repeatable, whatever else is answered at the same time; None draws a fresh one."""
     ignore_stop_tokens: bool = False
     """Go on to `max_tokens` whatever the model says, for measuring."""
 
@@ -39,6 +43,8 @@ class SamplingParams:
         _check_int("top_k", self.top_k, 0, None)
         _check_number("min_p", self.min_p, 0, 1)
         _check_number("repetition_penalty", self.repetition_penalty, 0.01, 100)
+        _check_number("presence_penalty", self.presence_penalty, -2, 2)
+        _check_number("frequency_penalty", self.frequency_penalty, -2, 2)
         if self.seed is not None:
             _check_int("seed", self.seed, 0, MAX_SEED)
         texts = (self.stop,) if isinstance(self.stop, str) else self.stop

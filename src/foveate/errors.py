@@ -10,6 +10,9 @@
     ├── DeviceError            the device asked for is not there
     ├── GraphCheckError        a captured graph failed its start-up check, where that is an error
     ├── MissingExtraError      a package of an extra is not installed (also an ImportError)
+    ├── OverloadedError        too many requests are waiting already
+    ├── CancelledError         an answer was waited for whose request was cancelled
+    ├── ClosedError            the engine has been closed, or has failed as a whole
     ├── NumbersError           the model gave scores that are not numbers
     ├── OutputError            what a command prints cannot be written
     └── UnfinishedError        an answer was asked for that was not generated to its end
@@ -19,7 +22,9 @@ it on one line and exits with code 2; anything that is not a FoveateError is a d
 """
 
 __all__ = [
+    "CancelledError",
     "CheckpointError",
+    "ClosedError",
     "ConfigurationError",
     "DeviceError",
     "FoveateError",
@@ -29,6 +34,7 @@ __all__ = [
     "MissingExtraError",
     "NumbersError",
     "OutputError",
+    "OverloadedError",
     "PromptError",
     "UnfinishedError",
     "UnreadableImageError",
@@ -73,6 +79,18 @@ class GraphCheckError(FoveateError):
 
 class MissingExtraError(FoveateError, ImportError):
     """A package of an extra is not installed, or is too old to hold what is read from it."""
+
+
+class OverloadedError(FoveateError):
+    """Too many requests are waiting already: ask again later."""
+
+
+class CancelledError(FoveateError):
+    """An answer was waited for whose request was cancelled."""
+
+
+class ClosedError(FoveateError):
+    """The engine has been closed, or has failed as a whole."""
 
 
 class NumbersError(FoveateError):

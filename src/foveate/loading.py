@@ -12,9 +12,11 @@ from huggingface_hub import snapshot_download
 
 from foveate.engine.encoding import EagerImageEncoder, ImageFeatureEncoder
 from foveate.engine.pictures import choose_pictures
+from foveate.engine.settings import EngineSettings
 from foveate.errors import CheckpointError, ConfigurationError, DeviceError
 from foveate.images import ImageLimits
 from foveate.models.lfm2_vl.config import read_model_config
+from foveate.models.lfm2_vl.kernel_check import check_kernels
 from foveate.models.lfm2_vl.model import Lfm2VlModel, Progress, load_model
 from foveate.models.lfm2_vl.processing import Processor
 from foveate.vlm import VLM
@@ -26,6 +28,7 @@ CompilationConfig = Mapping[str, Any] | str | None
 LoadProgress = Callable[[str, int, int], None]
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+ENCODER_DTYPES = ("auto", "fp8")
 DEMO_MODEL = Path(__file__).parent / "demo"
 """The folder of the small trained model that ships with Foveate."""
 _HUB_FILES = ["*.json", "*.jinja", "*.safetensors"]
@@ -39,6 +42,8 @@ def load(
     compilation_config: CompilationConfig = None,
     limits: ImageLimits | None = None,
     image_decoder: str = "auto",
+    encoder_dtype: str = "auto",
+    engine: EngineSettings | None = None,
     progress: LoadProgress | None = None,
 ) -> VLM:
     """Load an LFM2-VL checkpoint.
@@ -54,7 +59,11 @@ def load(
         limits: Bounds on the pictures it will accept.
         image_decoder: `auto` (JPEGs on the GPU where the model is and the extra `cuda` is installed), `cpu` (Pillow) or
             `gpu`.
-        progress: Called with what is being done, `weights` or `graphs`, how many are done, and how many there are.
+        encoder_dtype: `auto` (that of `dtype`), or `fp8`: the vision encoder's matrix products in float8, on GPUs of
+            compute capability 9.0. Not verified on released checkpoints.
+        engine: How many answers run at a time, and what memory they have.
+        progress: Called with what is being done, `weights`, `graphs` or `decode steps`, how many are done, and how many
+            there are.
 
     Raises:
         CheckpointError: the folder is not a whole LFM2-VL checkpoint.
@@ -64,13 +73,22 @@ def load(
     """
     chosen = choose_device(str(device))
     settings = parse_compilation_config(compilation_config)
+    if encoder_dtype not in ENCODER_DTYPES:
+        raise ConfigurationError(f"encoder_dtype is {encoder_dtype!r}; allowed are {' and '.join(ENCODER_DTYPES)}")
     folder = find_folder(model)
     config = read_model_config(folder)
     chosen_dtype = choose_dtype(dtype, chosen, config.dtype)
     pictures = choose_pictures(config.images, limits or ImageLimits(), chosen, chosen_dtype, image_decoder)
     processor = Processor(config, folder, pictures=pictures)
     loaded = load_model(folder, config, device=chosen, dtype=chosen_dtype, progress=_part_of(progress, "weights"))
-    return VLM(loaded, processor, choose_encoder(loaded, settings, _part_of(progress, "graphs")))
+    check_kernels(loaded)
+    if encoder_dtype == "fp8":
+        loaded.encoder.use_fp8()
+    encoder = choose_encoder(loaded, settings, _part_of(progress, "graphs"))
+    vlm = VLM(loaded, processor, encoder, settings=engine)
+    if chosen.type == "cuda":  # Captured now and not within the first answer, and sized after all that was captured.
+        vlm.start_engine(_part_of(progress, "decode steps"))
+    return vlm
 
 
 def _part_of(progress: LoadProgress | None, part: str) -> Progress | None:

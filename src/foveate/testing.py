@@ -8,9 +8,11 @@ from typing import Any
 from foveate.checkpoints import CheckpointLayout, layout, random_tensors
 from foveate.checkpoints.writing import write_settings
 from foveate.engine.pictures import choose_pictures
+from foveate.engine.settings import EngineSettings
 from foveate.images import ImageLimits
 from foveate.loading import choose_device, choose_dtype, choose_encoder, parse_compilation_config
 from foveate.models.lfm2_vl.config import read_model_config
+from foveate.models.lfm2_vl.kernel_check import check_kernels
 from foveate.models.lfm2_vl.model import WeightLoader, empty_model
 from foveate.models.lfm2_vl.processing import Processor
 from foveate.vlm import VLM
@@ -26,6 +28,7 @@ def random_vlm(
     dtype: str = "bfloat16",
     compilation_config: Mapping[str, Any] | str | None = None,
     image_decoder: str = "auto",
+    engine: EngineSettings | None = None,
 ) -> VLM:
     """Build a model of a public checkpoint's layout with seeded random weights, made on the device and never written
     to disk.
@@ -47,4 +50,5 @@ def random_vlm(
     for tensor_name, tensor in random_tensors(chosen, seed=seed, dtype=dtype, device=place):
         loader.add(tensor_name, tensor)
     loader.finish(chosen.name)
-    return VLM(model, processor, choose_encoder(model, settings))
+    check_kernels(model)
+    return VLM(model, processor, choose_encoder(model, settings), settings=engine)

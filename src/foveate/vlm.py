@@ -1,17 +1,20 @@
 """The vision-language model as people use it: pictures and questions in, answers out."""
 
+import threading
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from foveate.config import SamplingParams
 from foveate.engine.answer import Answer
-from foveate.engine.clock import StageClock
+from foveate.engine.decoder import Progress
 from foveate.engine.encoding import EagerImageEncoder, ImageFeatureEncoder
+from foveate.engine.engine import Engine
 from foveate.engine.generation import Generation
-from foveate.errors import ConfigurationError, FoveateError, PromptError
+from foveate.engine.settings import EngineSettings
+from foveate.errors import ClosedError, ConfigurationError, FoveateError, PromptError
 from foveate.images import ImageSource
 from foveate.models.lfm2_vl.model import Lfm2VlModel
-from foveate.models.lfm2_vl.processing import Processor, Prompt
+from foveate.models.lfm2_vl.processing import Processor
 
 Message = dict[str, Any]
 Conversation = Sequence[Message]
@@ -45,12 +48,57 @@ class AnswerStream:
 
 
 class VLM:
-    """A loaded model; `foveate.load` makes it."""
+    """A loaded model; `foveate.load` makes it.
 
-    def __init__(self, model: Lfm2VlModel, processor: Processor, encoder: ImageFeatureEncoder | None = None) -> None:
+    Its engine starts with the first question, or with `engine`, and ends with `close`, at the end of a `with` block,
+    when nobody holds the model any more, or with the process. Several threads may ask at the same time.
+    """
+
+    def __init__(
+        self,
+        model: Lfm2VlModel,
+        processor: Processor,
+        encoder: ImageFeatureEncoder | None = None,
+        *,
+        settings: EngineSettings | None = None,
+    ) -> None:
         self.model = model
         self.processor = processor
         self.encoder = encoder or EagerImageEncoder(model.encoder)
+        self.settings = settings or EngineSettings()
+        self._engine: Engine | None = None
+        self._is_closed = False
+        self._lock = threading.Lock()
+
+    @property
+    def engine(self) -> Engine:
+        """The engine that answers; started when it is first asked for. Raises ClosedError after `close`."""
+        return self.start_engine()
+
+    def start_engine(self, progress: Progress | None = None) -> Engine:
+        """Start the engine if it does not run yet: allocate its caches, and on CUDA capture its decode steps.
+
+        `progress` is called with the number of steps recorded so far and in all.
+        """
+        with self._lock:
+            if self._is_closed:
+                raise ClosedError("this model has been closed; load it again")
+            if self._engine is None:
+                self._engine = Engine(self.model, self.processor, self.encoder, self.settings, progress=progress)
+            return self._engine
+
+    def close(self) -> None:
+        """End the engine and its threads; answers under way end with ClosedError. May be repeated."""
+        with self._lock:
+            self._is_closed = True
+            if self._engine is not None:
+                self._engine.close()
+
+    def __enter__(self) -> "VLM":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def describe(
         self, *pictures: ImageSource, prompt: str = DEFAULT_PROMPT, sampling: SamplingParams | None = None
@@ -68,8 +116,7 @@ class VLM:
     def stream(self, messages: Conversation, sampling: SamplingParams | None = None) -> AnswerStream:
         """Like `chat`, but the answer comes in pieces. Pictures and prompt are checked before this returns."""
         params = _one_each(sampling, 1)
-        clock = StageClock(self.model.device)
-        return AnswerStream(self._generation([self._prompt(messages, clock)], params, clock))
+        return AnswerStream(Generation(self.engine, [self.engine.prepare(messages)], params))
 
     def generate(
         self, conversations: Sequence[Conversation], sampling: SamplingParams | Sequence[SamplingParams] | None = None
@@ -95,28 +142,14 @@ class VLM:
         if not isinstance(conversations, list | tuple):
             raise PromptError(f"conversations are a {type(conversations).__name__}; give a list of conversations")
         params = _one_each(sampling, len(conversations))
-        clock = StageClock(self.model.device)
-        prompts = []
+        prepared = []
         for index, messages in enumerate(conversations):
             try:
-                prompts.append(self._prompt(messages, clock))
+                prepared.append(self.engine.prepare(messages))
             except FoveateError as error:
                 error.add_note(f"in conversation {index} of {len(conversations)}, counted from 0")
                 raise
-        return self._generation(prompts, params, clock)
-
-    def _generation(self, prompts: Sequence[Prompt], params: Sequence[SamplingParams], clock: StageClock) -> Generation:
-        return Generation(self.model, self.processor, self.encoder, prompts, params, clock)
-
-    def _prompt(self, messages: Conversation, clock: StageClock) -> Prompt:
-        if not isinstance(messages, list | tuple) or not all(isinstance(message, dict) for message in messages):
-            raise PromptError("a conversation is a list of messages {'role': …, 'content': …}; see also describe()")
-        with clock.device("decode_images"):
-            images = self.processor.load_images(messages)
-        with clock.device("pixels"):
-            patches = self.processor.patches(images)
-        with clock.host("prompt"):
-            return self.processor.encode(messages, patches)
+        return Generation(self.engine, prepared, params, keeps_first_logits=True)
 
 
 def question(pictures: Sequence[ImageSource], prompt: str) -> Message:

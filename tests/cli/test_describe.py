@@ -9,7 +9,7 @@ from PIL import Image
 
 from foveate.loading import DEMO_MODEL
 
-STAGES = ("load", "decode_images", "pixels", "prompt", "encode", "prefill", "sample", "decode")
+STAGES = ("load", "decode_images", "pixels", "prompt", "waiting", "encode", "prefill", "decode")
 
 
 @pytest.fixture

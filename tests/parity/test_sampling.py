@@ -1,6 +1,7 @@
 """The distribution that tokens are drawn from is the one of transformers' own logits processors."""
 
 from collections.abc import Callable
+from itertools import count
 from typing import Any
 
 import pytest
@@ -17,9 +18,11 @@ from transformers import (
 )
 
 import foveate
+from foveate.engine.noise import exponential_noise
 from foveate.engine.sampler import penalised, probabilities
 from tests.parity.pictures import picture, shown, user
 from tests.parity.reference import Pair
+from tests.sampling import sampling_rows
 
 
 @st.composite
@@ -68,9 +71,10 @@ def is_on_an_edge(logits: torch.Tensor, params: dict[str, Any]) -> bool:
 @given(sampling_cases())
 def test_the_distribution_is_that_of_transformers_processors(case: tuple[torch.Tensor, torch.Tensor, dict[str, Any]]):
     logits, seen, params = case
-    scores = penalised(logits, seen, params["repetition_penalty"])
-    assume(not is_on_an_edge(scores, params))
-    got = probabilities(scores, foveate.SamplingParams(**params))
+    rows = sampling_rows([foveate.SamplingParams(**params)], len(logits), prompts=[seen.tolist()])
+    scores = penalised(logits[None], rows)
+    assume(not is_on_an_edge(scores[0], params))
+    (got,) = probabilities(scores, rows)
     expected = reference_distribution(logits, seen, params)
     assert torch.equal(got > 0, expected > 0)
     torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-7)
@@ -94,22 +98,32 @@ def test_on_an_edge_and_among_equals_the_tokens_of_transformers_remain(edge: dic
     params = {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0, "repetition_penalty": 1.0, **edge}
     for logits in (torch.zeros(4), torch.tensor([1.0, 1.0, 2.0, 4.0, 8.0]).log()):
         expected = reference_distribution(logits, torch.tensor([], dtype=torch.int64), params)
-        got = probabilities(logits, foveate.SamplingParams(**params))
+        (got,) = probabilities(logits[None], sampling_rows([foveate.SamplingParams(**params)], len(logits)))
         assert torch.equal(got > 0, expected > 0)
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_sampled_tokens_are_those_of_generate_under_the_same_seed(pair_of: Callable[[str], Pair], seed: int):
-    """On a CPU both draw from the same random numbers, so equal tokens mean equal order and equal settings."""
+def test_sampled_tokens_are_those_of_generate_given_the_same_random_numbers(
+    pair_of: Callable[[str], Pair], seed: int, monkeypatch: pytest.MonkeyPatch
+):
+    """Both take the token of the largest chance over noise, so equal tokens mean equal order and equal settings."""
     pair = pair_of("LFM2.5-VL-1.6B")
     messages = [user(shown(picture(300, 200)), "What is this?")]
     inputs = pair.inputs(messages)
     chosen = {"temperature": 0.8, "top_k": 60, "top_p": 0.95, "min_p": 0.02, "repetition_penalty": 1.1}
     params = foveate.SamplingParams(max_tokens=32, seed=seed, ignore_stop_tokens=True, **chosen)
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        ids = pair.model.generate(**inputs, do_sample=True, max_new_tokens=32, **chosen)
-    assert list(pair.vlm.chat(messages, params).token_ids) == ids[0, inputs["input_ids"].shape[1] :].tolist()
+    ours = list(pair.vlm.chat(messages, params).token_ids)
+    drawn = count()
+
+    def multinomial(chances: torch.Tensor, num_samples: int) -> torch.Tensor:
+        assert num_samples == 1
+        noise = exponential_noise(torch.tensor([[seed]]), torch.tensor([[next(drawn)]]), chances.shape[1])
+        return (chances / noise).argmax(1, keepdim=True)
+
+    monkeypatch.setattr(torch, "multinomial", multinomial)
+    ids = pair.model.generate(**inputs, do_sample=True, max_new_tokens=32, **chosen)
+    assert ours == ids[0, inputs["input_ids"].shape[1] :].tolist()
+    assert next(drawn) == 32
 
 
 def test_a_repetition_penalty_alone_gives_the_greedy_tokens_of_generate(pair_of: Callable[[str], Pair]):

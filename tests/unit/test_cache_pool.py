@@ -111,3 +111,41 @@ def test_all_that_was_closed_can_be_had_again():
 
 def test_the_bytes_of_a_pool_are_those_of_its_tensors():
     assert new_pool().tensors.num_bytes == 4 * (2 * 2 * PAGES * PAGE_TOKENS + 3 * SLOTS * (TAPS - 1) * 2)
+
+
+def test_a_sequence_may_have_all_its_pages_from_the_start_or_is_not_begun():
+    pool = new_pool()
+    memory = pool.open(2 * PAGE_TOKENS + 1)
+    assert (len(memory.pages), memory.num_tokens) == (3, 0)
+    pages = list(memory.pages)
+    pool.append([(memory, 2 * PAGE_TOKENS + 1)])
+    assert memory.pages == pages
+    free = (pool.num_free_pages, pool.num_free_slots)
+    assert pool.can_open((PAGES - 3) * PAGE_TOKENS)
+    assert not pool.can_open((PAGES - 3) * PAGE_TOKENS + 1)
+    with pytest.raises(ConfigurationError, match=f"{PAGES - 2} cache pages"):
+        pool.open((PAGES - 3) * PAGE_TOKENS + 1)
+    assert (pool.num_free_pages, pool.num_free_slots) == free
+
+
+def test_what_is_spare_is_never_handed_out():
+    keys = torch.zeros(2, PAGES, PAGE_TOKENS, 1, 1)
+    tensors = CacheTensors(keys, torch.zeros_like(keys), torch.ones(3, SLOTS, TAPS - 1, 2))
+    pool = CachePool(tensors, TAPS, spare=1)
+    memories = [pool.open(0) for _ in range(SLOTS - 1)]
+    pool.append([(memories[0], (PAGES - 1) * PAGE_TOKENS)])
+    assert (pool.num_free_pages, pool.num_free_slots) == (0, 0)
+    assert PAGES - 1 not in memories[0].pages
+    assert SLOTS - 1 not in [memory.slot for memory in memories]
+    assert not pool.can_open(0)
+
+
+def test_a_sequence_that_starts_again_has_its_pages_no_tokens_and_a_state_of_zeros():
+    pool = new_pool()
+    memory = pool.open(3)
+    pool.append([(memory, 3)])
+    pool.tensors.states[:, memory.slot] = 5
+    pages = list(memory.pages)
+    pool.restart(memory)
+    assert (memory.pages, memory.num_tokens) == (pages, 0)
+    assert not pool.tensors.states[:, memory.slot].any()

@@ -5,10 +5,7 @@ from collections.abc import Sequence as Items
 import pytest
 
 import foveate
-from foveate.engine.caches import SequenceMemory
-from foveate.engine.sampler import Sampler
 from foveate.engine.sequence import Sequence
-from foveate.models.lfm2_vl.processing import Prompt
 from tests.folders import edit_json
 
 STOP_TOKEN = 0
@@ -19,16 +16,8 @@ def decode(tokens: Items[int]) -> str:
     return "".join(chr(token) for token in tokens if token)
 
 
-def sequence(tiny_vlm: foveate.VLM, **params: object) -> Sequence:
-    prompt, chosen = Prompt([1, 2, 3], []), foveate.SamplingParams(**params)
-    return Sequence(
-        prompt,
-        chosen,
-        sampler=Sampler(chosen, prompt.token_ids, tiny_vlm.model.device),
-        memory=SequenceMemory(0),
-        decode=decode,
-        stop_token_ids=[STOP_TOKEN],
-    )
+def sequence(**params: object) -> Sequence:
+    return Sequence(foveate.SamplingParams(**params), decode=decode, stop_token_ids=[STOP_TOKEN])
 
 
 def add_all(answer: Sequence, text: str) -> str:
@@ -41,38 +30,38 @@ def add_all(answer: Sequence, text: str) -> str:
     return "".join(pieces)
 
 
-def test_a_stop_token_ends_the_answer_and_is_no_part_of_its_text(tiny_vlm: foveate.VLM):
-    answer = sequence(tiny_vlm)
+def test_a_stop_token_ends_the_answer_and_is_no_part_of_its_text():
+    answer = sequence()
     assert add_all(answer, "abc\0d") == answer.text == "abc"
     assert (answer.finish_reason, answer.token_ids) == ("stop", [97, 98, 99, STOP_TOKEN])
 
 
-def test_the_length_ends_the_answer(tiny_vlm: foveate.VLM):
-    answer = sequence(tiny_vlm, max_tokens=2)
+def test_the_length_ends_the_answer():
+    answer = sequence(max_tokens=2)
     assert add_all(answer, "abc") == "ab"
     assert answer.finish_reason == "length"
 
 
-def test_a_stop_text_ends_the_answer_and_is_cut_off(tiny_vlm: foveate.VLM):
-    answer = sequence(tiny_vlm, stop=["cd", "x"])
+def test_a_stop_text_ends_the_answer_and_is_cut_off():
+    answer = sequence(stop=["cd", "x"])
     assert add_all(answer, "abcde") == answer.text == "ab"
     assert (answer.finish_reason, len(answer.token_ids)) == ("stop", 4)
 
 
-def test_a_stop_text_at_the_last_token_is_a_stop_and_not_a_length(tiny_vlm: foveate.VLM):
-    answer = sequence(tiny_vlm, max_tokens=4, stop="cd")
+def test_a_stop_text_at_the_last_token_is_a_stop_and_not_a_length():
+    answer = sequence(max_tokens=4, stop="cd")
     assert add_all(answer, "abcde") == "ab"
     assert answer.finish_reason == "stop"
 
 
-def test_the_beginning_of_a_stop_text_is_given_out_when_the_length_ends_the_answer(tiny_vlm: foveate.VLM):
-    answer = sequence(tiny_vlm, max_tokens=3, stop="cd")
+def test_the_beginning_of_a_stop_text_is_given_out_when_the_length_ends_the_answer():
+    answer = sequence(max_tokens=3, stop="cd")
     assert add_all(answer, "abcde") == "abc"
     assert answer.finish_reason == "length"
 
 
-def test_stop_tokens_can_be_ignored(tiny_vlm: foveate.VLM):
-    answer = sequence(tiny_vlm, max_tokens=5, ignore_stop_tokens=True)
+def test_stop_tokens_can_be_ignored():
+    answer = sequence(max_tokens=5, ignore_stop_tokens=True)
     assert add_all(answer, "ab\0c\0d") == "abc"
     assert answer.finish_reason == "length"
 

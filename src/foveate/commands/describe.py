@@ -34,6 +34,9 @@ def describe(
     image_decoder: Annotated[
         str, typer.Option(help="auto (JPEGs on the GPU where the extra cuda is installed), cpu or gpu.")
     ] = "auto",
+    encoder_dtype: Annotated[
+        str, typer.Option(help="auto, or fp8: the vision encoder in float8, not verified on released checkpoints.")
+    ] = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="Print one line of JSON instead of the text.")] = False,
 ) -> None:
     """Answer a question about pictures."""
@@ -48,6 +51,7 @@ def describe(
             dtype=dtype,
             compilation_config=compilation_config,
             image_decoder=image_decoder,
+            encoder_dtype=encoder_dtype,
             progress=progress,
         )
     load_ms = (time.perf_counter() - start) * 1e3

@@ -22,9 +22,13 @@ class Answer:
     finish_reason: FinishReason
     """`stop`: a stop token or a stop text came; `length`: `max_tokens` was reached."""
     stages_ms: Mapping[str, float]
-    """Milliseconds of each stage; answers generated together share the stages they ran in."""
+    """Milliseconds of each stage; answers generated at the same time share the stages they ran in."""
     encoder: EncoderReport | None = None
     """What the image encoder ran; None when there were no pictures."""
+    image_tokens: int = 0
+    """Tokens of the prompt that stand for pictures."""
+    token_times_ms: tuple[float, ...] = ()
+    """When each token reached the host, in milliseconds since the request was handed in."""
 
     @property
     def completion_tokens(self) -> int:

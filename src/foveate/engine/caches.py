@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 import torch
 
 from foveate.errors import ConfigurationError
-from foveate.kernels.short_convolution import convolution_index
+from foveate.kernels.short_convolution import ConvolutionIndex, convolution_index
 from foveate.models.caches import CacheTensors, SequenceBatch
+from foveate.models.transfer import to_device
 
 PAGE_TOKENS = 64
 """Tokens of one page: few enough that little is wasted at the end of a sequence, enough that page lists stay short."""
@@ -29,13 +30,16 @@ class CachePool:
     """Hands out pages and slots, and takes them back.
 
     A slot's state is zeroed when it is handed out; a page is not, since nothing reads beyond a sequence's own tokens.
+    The last `spare` pages and slots are never handed out: padding writes there.
     """
 
-    def __init__(self, tensors: CacheTensors, conv_taps: int) -> None:
+    def __init__(self, tensors: CacheTensors, conv_taps: int, *, spare: int = 0) -> None:
         self.tensors = tensors
         self._conv_taps = conv_taps
-        self._free_pages = list(range(tensors.keys.shape[1]))[::-1]
-        self._free_slots = list(range(tensors.states.shape[1]))[::-1]
+        self.num_pages = tensors.keys.shape[1] - spare
+        self.num_slots = tensors.states.shape[1] - spare
+        self._free_pages = list(range(self.num_pages))[::-1]
+        self._free_slots = list(range(self.num_slots))[::-1]
 
     @property
     def num_free_pages(self) -> int:
@@ -47,13 +51,30 @@ class CachePool:
         """Slots that nobody owns."""
         return len(self._free_slots)
 
-    def open(self) -> SequenceMemory:
-        """Start a sequence: a slot of its own, with a state of zeros, and no page yet."""
+    def pages_for(self, tokens: int) -> int:
+        """Return how many pages so many tokens of one sequence take."""
+        return -(-tokens // self.tensors.page_tokens)
+
+    def can_open(self, tokens: int) -> bool:
+        """Whether a sequence with room for so many tokens can be started now."""
+        return bool(self._free_slots) and self.pages_for(tokens) <= len(self._free_pages)
+
+    def open(self, tokens: int = 0) -> SequenceMemory:
+        """Start a sequence: a slot of its own, with a state of zeros, and pages for so many tokens.
+
+        Raises ConfigurationError, and changes nothing, when there are not enough.
+        """
         if not self._free_slots:
-            raise ConfigurationError(f"all {self.tensors.states.shape[1]} sequence slots are in use")
-        memory = SequenceMemory(self._free_slots.pop())
-        self.tensors.states[:, memory.slot].zero_()
+            raise ConfigurationError(f"all {self.num_slots} sequence slots are in use")
+        pages = self._take(self.pages_for(tokens))
+        memory = SequenceMemory(self._free_slots.pop(), pages)
+        self.restart(memory)
         return memory
+
+    def restart(self, memory: SequenceMemory) -> None:
+        """Forget the tokens of a sequence; its pages and its slot stay its own."""
+        memory.num_tokens = 0
+        self.tensors.states[:, memory.slot].zero_()
 
     def close(self, memory: SequenceMemory) -> None:
         """End a sequence and take its slot and pages back; ValueError the second time."""
@@ -68,18 +89,21 @@ class CachePool:
 
         Raises ConfigurationError, and changes nothing, when there are not enough free pages.
         """
-        page_tokens = self.tensors.page_tokens
-        needs = [-(-(memory.num_tokens + new) // page_tokens) - len(memory.pages) for memory, new in sequences]
-        if sum(needs) > len(self._free_pages):
-            raise ConfigurationError(
-                f"{sum(needs)} cache pages of {page_tokens} tokens are needed, {len(self._free_pages)} are free"
-            )
+        needs = [max(0, self.pages_for(memory.num_tokens + new) - len(memory.pages)) for memory, new in sequences]
+        taken = iter(self._take(sum(needs)))
         for (memory, _), need in zip(sequences, needs, strict=True):
-            memory.pages += [self._free_pages.pop() for _ in range(need)]
+            memory.pages += [next(taken) for _ in range(need)]
         batch = self._batch(sequences)
         for memory, new in sequences:
             memory.num_tokens += new
         return batch
+
+    def _take(self, count: int) -> list[int]:
+        if count > len(self._free_pages):
+            raise ConfigurationError(
+                f"{count} cache pages of {self.tensors.page_tokens} tokens are needed, {len(self._free_pages)} are free"
+            )
+        return [self._free_pages.pop() for _ in range(count)]
 
     def _batch(self, sequences: Sequence[tuple[SequenceMemory, int]]) -> SequenceBatch:
         device = self.tensors.keys.device
@@ -87,15 +111,18 @@ class CachePool:
         cached = tuple(memory.num_tokens for memory, _ in sequences)
         contexts = tuple(self._rows(memory, memory.num_tokens + new) for memory, new in sequences)
         positions = torch.cat([torch.arange(start, start + new) for start, new in zip(cached, new_tokens, strict=True)])
+        convolution = convolution_index(new_tokens, self._conv_taps, torch.device("cpu"))
         write_rows = torch.cat([rows[start:] for rows, start in zip(contexts, cached, strict=True)])
         return SequenceBatch(
             new_tokens=new_tokens,
             cached_tokens=cached,
-            positions=positions.to(device),
-            write_rows=write_rows.to(device),
-            context_rows=tuple(rows.to(device) for rows in contexts),
-            slots=torch.tensor([memory.slot for memory, _ in sequences], device=device),
-            convolution=convolution_index(new_tokens, self._conv_taps, device),
+            positions=to_device(positions, device),
+            write_rows=to_device(write_rows, device),
+            context_rows=to_device(torch.cat(contexts), device).split([len(rows) for rows in contexts]),
+            slots=to_device(torch.tensor([memory.slot for memory, _ in sequences]), device),
+            convolution=ConvolutionIndex(
+                to_device(convolution.inputs, device), to_device(convolution.next_state, device)
+            ),
         )
 
     def _rows(self, memory: SequenceMemory, count: int) -> torch.Tensor:

@@ -7,13 +7,60 @@ from contextlib import contextmanager
 import torch
 
 
-class StageClock:
-    """Adds up the time of named stages. Device stages are timed by events on CUDA, by the host's clock elsewhere."""
+class Span:
+    """A stretch of work given to a device: timed by events on CUDA, by the host's clock elsewhere. Begins when made."""
 
     def __init__(self, device: torch.device) -> None:
-        self._on_cuda = device.type == "cuda"
+        self._device = device
+        self._start = self._event() if device.type == "cuda" else None
+        self._end: torch.cuda.Event | None = None
+        self._host_start, self._host_end = time.perf_counter(), 0.0
+
+    def stop(self) -> None:
+        """End it where the host is now in giving out work."""
+        self._host_end = time.perf_counter()
+        self._end = self._event() if self._start is not None else None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the device has done the work."""
+        return self._end is None or bool(self._end.query())
+
+    def wait(self) -> None:
+        """Make the host wait until the device has done the work."""
+        if self._end is not None:
+            self._end.synchronize()
+
+    def wait_on_device(self) -> None:
+        """Make the current stream wait until the work is done."""
+        if self._end is not None:
+            torch.cuda.current_stream(self._device).wait_event(self._end)
+
+    @property
+    def milliseconds(self) -> float:
+        """What it took; waits for the device."""
+        if self._start is None or self._end is None:
+            return (self._host_end - self._host_start) * 1e3
+        self._end.synchronize()
+        return float(self._start.elapsed_time(self._end))
+
+    def _event(self) -> torch.cuda.Event:
+        event = torch.cuda.Event(enable_timing=True)
+        event.record(torch.cuda.current_stream(self._device))
+        return event
+
+
+class StageClock:
+    """Adds up the time of named stages."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
         self._host_ms: dict[str, float] = {}
-        self._events: list[tuple[str, torch.cuda.Event, torch.cuda.Event]] = []
+        self._spans: list[tuple[str, Span]] = []
+
+    def add(self, stage: str, milliseconds: float) -> None:
+        """Add time that was measured elsewhere."""
+        self._host_ms[stage] = self._host_ms.get(stage, 0.0) + milliseconds
 
     @contextmanager
     def host(self, stage: str) -> Iterator[None]:
@@ -22,27 +69,21 @@ class StageClock:
         try:
             yield
         finally:
-            self._host_ms[stage] = self._host_ms.get(stage, 0.0) + (time.perf_counter() - start) * 1e3
+            self.add(stage, (time.perf_counter() - start) * 1e3)
 
     @contextmanager
     def device(self, stage: str) -> Iterator[None]:
         """Time work that the block has given to the device."""
-        if not self._on_cuda:
-            with self.host(stage):
-                yield
-            return
-        start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-        start.record()
+        span = Span(self._device)
         try:
             yield
         finally:
-            end.record()
-            self._events.append((stage, start, end))
+            span.stop()
+            self._spans.append((stage, span))
 
     def milliseconds(self) -> dict[str, float]:
-        """Return the total of each stage, in the order in which they were first used; waits for the device."""
+        """Return the total of each stage; waits for the device."""
         totals = dict(self._host_ms)
-        for stage, start, end in self._events:
-            end.synchronize()
-            totals[stage] = totals.get(stage, 0.0) + start.elapsed_time(end)
+        for stage, span in self._spans:
+            totals[stage] = totals.get(stage, 0.0) + span.milliseconds
         return totals

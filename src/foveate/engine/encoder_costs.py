@@ -28,7 +28,7 @@ def cost_store(model: Lfm2VlModel, *, refresh: bool = False) -> CostStore | None
         "driver": driver_version() or "unknown",
         "torch": f"{torch.__version__}, CUDA {torch.version.cuda}",
         "model": f"{config.vision} {config.projector} {config.language.hidden_size} {config.images}",
-        "type": str(model.dtype),
+        "type": model.encoder.dtype_name,
         "code": code_version(),
     }
     return CostStore(folder, key, refresh=refresh)

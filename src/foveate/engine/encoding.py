@@ -15,15 +15,18 @@ class EncoderReport:
     """What the encoder ran for a batch."""
 
     mode: str
-    """`eager`, or the graph backend: `cuda_graph`, or `eager_buffers` where the same plans run without CUDA."""
+    """`eager`, or the graph backend: `cuda_graph`, or `eager_buffers` where the same plans run without CUDA; `cache`
+    where all features were there already."""
     real_tokens: int
-    """Image tokens that belong to a picture."""
+    """Image tokens that were encoded, of all the requests that shared the call."""
     replays: tuple[int, ...] = ()
     """Token budgets of the graphs replayed, in order."""
     padded_tokens: int = 0
     """Rows of those replays that belong to no picture."""
     eager_runs: Mapping[str, int] = field(default_factory=dict)
     """Runs outside of graphs, by reason."""
+    cached_tokens: int = 0
+    """Image tokens of this request whose features were there already."""
 
 
 @dataclass(frozen=True)

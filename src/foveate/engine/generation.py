@@ -1,23 +1,21 @@
-"""Prompts → answers: encode the pictures, prefill all prompts in one packed batch, then decode step by step."""
+"""Conversations answered together, for callers who wait: an iterator over the pieces of all of them."""
 
+import queue
 from collections.abc import Iterator
 from collections.abc import Sequence as Items
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from foveate.config import SamplingParams
 from foveate.engine.answer import Answer
-from foveate.engine.caches import PAGE_TOKENS, CachePool
-from foveate.engine.clock import StageClock
-from foveate.engine.encoding import EncoderReport, ImageFeatureEncoder
-from foveate.engine.sampler import Sampler
-from foveate.engine.sequence import Sequence
-from foveate.errors import PromptError
-from foveate.models.lfm2_vl.image_batch import ImageBatch
-from foveate.models.lfm2_vl.model import Lfm2VlModel
-from foveate.models.lfm2_vl.processing import Processor, Prompt
+from foveate.engine.encoding import EncoderReport
+from foveate.engine.engine import Engine
+from foveate.engine.preparation import Prepared
+from foveate.engine.request import Cancelled, Event, Failed, Finished, TextPiece
+from foveate.errors import CancelledError, UnfinishedError
 
 
 @dataclass(frozen=True)
@@ -31,71 +29,49 @@ class Piece:
 
 
 class Generation:
-    """Answers being generated together. Iterating runs them; each gets the result it would have alone."""
+    """Answers being generated together. Iterating runs them; each gets the result it would have alone.
+
+    An error in one ends all. Whoever stops iterating cancels what is left.
+    """
 
     def __init__(
         self,
-        model: Lfm2VlModel,
-        processor: Processor,
-        encoder: ImageFeatureEncoder,
-        prompts: Items[Prompt],
+        engine: Engine,
+        prepared: Items[Prepared],
         params: Items[SamplingParams],
-        clock: StageClock,
+        *,
+        keeps_first_logits: bool = False,
     ) -> None:
-        check_lengths(model, prompts, params)
-        self._model, self._encoder, self._clock = model, encoder, clock
-        self._pool = _pool(model, prompts, params)
-        self.encoder_report: EncoderReport | None = None
-        self.first_logits: Tensor | None = None
+        """Raises PromptError for a prompt that could never fit."""
+        for each, param in zip(prepared, params, strict=True):
+            engine.check(each, param)
+        self._engine, self._prepared, self._params = engine, list(prepared), list(params)
+        self._keeps_first_logits = keeps_first_logits
         self._is_started = False
-        self.sequences = [
-            Sequence(
-                prompt,
-                param,
-                sampler=Sampler(param, prompt.token_ids, model.device),
-                memory=self._pool.open(),
-                decode=processor.decode,
-                stop_token_ids=model.config.stop_token_ids,
-            )
-            for prompt, param in zip(prompts, params, strict=True)
-        ]
+        self._num_tokens = [0] * len(self._prepared)
+        self._finished: dict[int, Finished] = {}
 
-    @torch.inference_mode()
-    def _prefill(self) -> Tensor:
-        features = self._encode_images()
-        with self._clock.device("prefill"):
-            prompts = [sequence.prompt.token_ids for sequence in self.sequences]
-            embeddings = [self._model.embed(ids, rows) for ids, rows in zip(prompts, features, strict=True)]
-            return self._run(torch.cat(embeddings), self.sequences, [len(ids) for ids in prompts])
+    @property
+    def first_logits(self) -> Tensor | None:
+        """`[conversations, vocab_size]` float32: the scores of each first token, where they were asked for."""
+        rows = [self._finished[index].first_logits for index in range(len(self._prepared)) if index in self._finished]
+        known = [row for row in rows if row is not None]
+        return torch.stack(known) if len(known) == len(self._prepared) else None
 
-    def _encode_images(self) -> list[Tensor | None]:
-        """Encode the pictures of all prompts in one call; returns each prompt's features, or None where it has no
-        picture."""
-        images = [image for sequence in self.sequences for image in sequence.prompt.images]
-        if not images:
-            return [None] * len(self.sequences)
-        with self._clock.device("encode"):
-            encoded = self._encoder.encode(ImageBatch.of(images))
-        self.encoder_report = encoded.report
-        rest = iter(encoded.features)
-        own = [[next(rest) for _ in sequence.prompt.images] for sequence in self.sequences]
-        return [torch.cat(features) if features else None for features in own]
-
-    @torch.inference_mode()
-    def _decode(self, sequences: list[Sequence]) -> Tensor:
-        with self._clock.device("decode"):
-            embeddings = self._model.embed([sequence.token_ids[-1] for sequence in sequences], None)
-            return self._run(embeddings, sequences, [1] * len(sequences))
-
-    def _run(self, embeddings: Tensor, sequences: list[Sequence], lengths: list[int]) -> Tensor:
-        batch = self._pool.append([(each.memory, new) for each, new in zip(sequences, lengths, strict=True)])
-        hidden = self._model.language(embeddings, batch, self._pool.tensors)
-        return self._model.language.logits(hidden[batch.last_tokens.to(hidden.device)])
+    @property
+    def encoder_report(self) -> EncoderReport | None:
+        """What the encoder ran for the first conversation that had pictures."""
+        reports = (finished.answer.encoder for finished in self._finished.values())
+        return next((report for report in reports if report is not None), None)
 
     def answers(self) -> list[Answer]:
-        """Return the finished answers."""
-        stages_ms = self._clock.milliseconds()
-        return [sequence.answer(stages_ms, self.encoder_report) for sequence in self.sequences]
+        """Return the finished answers; UnfinishedError when they were not generated to their ends."""
+        for index, count in enumerate(self._num_tokens):
+            if index not in self._finished:
+                raise UnfinishedError(
+                    f"this answer has {count} tokens and no end: it was not generated, or was interrupted; ask again"
+                )
+        return [self._finished[index].answer for index in range(len(self._prepared))]
 
     def __iter__(self) -> Iterator[Piece]:
         if self._is_started:
@@ -104,32 +80,32 @@ class Generation:
         return self._pieces()
 
     def _pieces(self) -> Iterator[Piece]:
-        running = self.sequences
-        logits = self.first_logits = self._prefill()
-        while True:
-            with self._clock.host("sample"):
-                tokens = [sequence.sampler.sample(row) for sequence, row in zip(running, logits, strict=True)]
-            for sequence, token in zip(running, tokens, strict=True):
-                yield Piece(self.sequences.index(sequence), sequence.add(token))
-            running = [sequence for sequence in running if not sequence.is_finished]
-            if not running:
-                return
-            logits = self._decode(running)
+        events: queue.SimpleQueue[tuple[int, Event]] = queue.SimpleQueue()
+        requests = []
+        try:
+            for index, (prepared, params) in enumerate(zip(self._prepared, self._params, strict=True)):
+                sink = partial(_put, events, index)
+                requests.append(
+                    self._engine.submit(
+                        prepared, params, sink, keeps_first_logits=self._keeps_first_logits, is_bounded=False
+                    )
+                )
+            while len(self._finished) < len(requests):
+                index, event = events.get()
+                if isinstance(event, TextPiece):
+                    self._num_tokens[index] += 1
+                    yield Piece(index, event.text)
+                elif isinstance(event, Finished):
+                    self._finished[index] = event
+                elif isinstance(event, Failed):
+                    raise event.error
+                elif isinstance(event, Cancelled):
+                    raise CancelledError("this answer was cancelled")
+        finally:
+            for index, request in enumerate(requests):
+                if index not in self._finished:
+                    self._engine.cancel(request)
 
 
-def check_lengths(model: Lfm2VlModel, prompts: Items[Prompt], params: Items[SamplingParams]) -> None:
-    """Raise PromptError when a prompt and its answer would not fit the positions the checkpoint declares."""
-    bound = model.config.language.max_positions
-    for prompt, param in zip(prompts, params, strict=True):
-        if len(prompt.token_ids) + param.max_tokens > bound:
-            raise PromptError(
-                f"the prompt has {len(prompt.token_ids)} tokens and max_tokens is {param.max_tokens}; together they"
-                f" may be at most {bound} (max_position_embeddings): shorten the prompt or lower max_tokens"
-            )
-
-
-def _pool(model: Lfm2VlModel, prompts: Items[Prompt], params: Items[SamplingParams]) -> CachePool:
-    totals = [len(prompt.token_ids) + param.max_tokens for prompt, param in zip(prompts, params, strict=True)]
-    pages = sum(-(-total // PAGE_TOKENS) for total in totals)
-    tensors = model.language.new_caches(pages=pages, page_tokens=PAGE_TOKENS, slots=len(totals))
-    return CachePool(tensors, model.config.language.conv_taps)
+def _put(events: "queue.SimpleQueue[tuple[int, Event]]", index: int, event: Event) -> None:
+    events.put((index, event))

@@ -1,75 +1,110 @@
-"""Logits → the next token, for one sequence at a time.
+"""Logits to the next tokens, for a whole batch at once and without the host.
 
-The order is the one of transformers' generation: repetition penalty, temperature, top-k, top-p, min-p.
+The order is the one of transformers' generation: repetition penalty, temperature, top-k, top-p, min-p. Presence and
+frequency penalties come after the repetition penalty. Every row of a batch has settings of its own; how much of the
+work a batch needs at all is its `SamplingKind`.
 """
 
-import math
-from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
 
 import torch
 from torch import Tensor
 
 from foveate.config import SamplingParams
-from foveate.errors import NumbersError
+from foveate.engine.noise import exponential_noise
 
 # Below it a quotient may overflow float32, and infinities cannot be told apart; the likeliest token has it all by then.
 _LOWEST_TEMPERATURE = 1e-6
 
 
-class Sampler:
-    """Chooses the tokens of one answer. Each answer has its own generator, so company in a batch changes nothing."""
+class SamplingKind(IntEnum):
+    """What a batch needs, from the least to the most; a batch takes the most that one of its rows needs."""
 
-    def __init__(self, params: SamplingParams, prompt_ids: Sequence[int], device: torch.device) -> None:
-        self._params = params
-        self._seen: Tensor | None = None
-        if params.repetition_penalty != 1:
-            self._seen = torch.tensor(sorted(set(prompt_ids)), device=device)
-        self._generator = torch.Generator(device)
-        if params.seed is None:
-            self._generator.seed()
-        else:
-            self._generator.manual_seed(params.seed)
-
-    def sample(self, logits: Tensor) -> int:
-        """Return the next token of `logits` `[vocab_size]`, float32; raises NumbersError when they are not numbers."""
-        if not math.isfinite(float(logits.max())):
-            raise NumbersError(
-                "the model's scores are not numbers (NaN or infinite): its weights are damaged, or its type is too"
-                " small for them; try dtype float32"
-            )
-        if self._seen is not None:
-            logits = penalised(logits, self._seen, self._params.repetition_penalty)
-        if self._params.is_greedy:
-            token = int(logits.argmax())
-        else:
-            token = int(torch.multinomial(probabilities(logits, self._params), 1, generator=self._generator))
-        if self._seen is not None:
-            self._seen = torch.cat([self._seen, self._seen.new_tensor([token])])
-        return token
+    GREEDY = 0
+    """The likeliest token, and nothing else."""
+    DRAWN = 1
+    """Penalties, temperature and min-p as well."""
+    FILTERED = 2
+    """Top-k and top-p as well, for which the vocabulary is sorted."""
 
 
-def penalised(logits: Tensor, seen: Tensor, penalty: float) -> Tensor:
-    """Return a copy of `logits` `[vocab_size]` with the scores of the tokens `seen` made less likely, once each."""
-    scores = logits[seen]
-    return logits.index_copy(0, seen, torch.where(scores < 0, scores * penalty, scores / penalty))
+def sampling_kind(params: SamplingParams) -> SamplingKind:
+    """Return what one request needs."""
+    if not params.is_greedy and (params.top_k or params.top_p < 1):
+        return SamplingKind.FILTERED
+    return SamplingKind.DRAWN if has_penalties(params) or not params.is_greedy else SamplingKind.GREEDY
 
 
-def probabilities(logits: Tensor, params: SamplingParams) -> Tensor:
-    """Return the distribution `[vocab_size]` that `params` asks for; at least one token always remains."""
-    logits = logits / max(params.temperature, _LOWEST_TEMPERATURE)
-    if 0 < params.top_k < logits.shape[0]:
-        logits = logits.masked_fill(logits < logits.topk(params.top_k).values[-1], -torch.inf)
-    if params.top_p < 1:
-        logits = _nucleus(logits, params.top_p)
-    chances = logits.softmax(0)
-    if params.min_p > 0:
-        chances = chances.masked_fill(chances < params.min_p * chances.max(), 0)
-        chances = chances / chances.sum()
-    return chances
+def has_penalties(params: SamplingParams) -> bool:
+    """Whether earlier tokens matter."""
+    return params.repetition_penalty != 1 or params.presence_penalty != 0 or params.frequency_penalty != 0
 
 
-def _nucleus(logits: Tensor, top_p: float) -> Tensor:
-    ascending, order = logits.sort()
-    outside = ascending.softmax(0).cumsum(0) <= 1 - top_p
-    outside[-1] = False
-    return logits.masked_fill(torch.zeros_like(outside).scatter(0, order, outside), -torch.inf)
+@dataclass(frozen=True)
+class SamplingRows:
+    """The settings of each row of a batch, on the device; numbers are `[rows, 1]`."""
+
+    temperature: Tensor
+    top_p: Tensor
+    min_p: Tensor
+    repetition_penalty: Tensor
+    presence_penalty: Tensor
+    frequency_penalty: Tensor
+    top_k: Tensor
+    """0 keeps all."""
+    seed: Tensor
+    drawn: Tensor
+    """Tokens drawn before, so that each token has random numbers of its own."""
+    in_prompt: Tensor
+    """`[rows, vocab_size]` bool: tokens of the prompt."""
+    counts: Tensor
+    """`[rows, vocab_size]`: how often the answer holds each token."""
+
+
+def likeliest(logits: Tensor) -> Tensor:
+    """Return the likeliest token of each row of `logits` `[rows, vocab_size]`; -1 where they are not numbers."""
+    return torch.where(logits.amax(1).isfinite(), logits.argmax(1), -1)
+
+
+def choose(logits: Tensor, rows: SamplingRows, *, is_filtered: bool = True) -> Tensor:
+    """Return the next token of each row of `logits` `[rows, vocab_size]`, float32; -1 where they are not numbers.
+
+    Without `is_filtered`, top-k and top-p are left out of account.
+    """
+    is_number = logits.amax(1).isfinite()
+    logits = penalised(logits, rows)
+    chances = probabilities(logits, rows, is_filtered=is_filtered)
+    noise = exponential_noise(rows.seed, rows.drawn, logits.shape[1])
+    # The largest of chances over exponential noise is a draw from the chances.
+    tokens = torch.where(rows.temperature[:, 0] == 0, logits.argmax(1), (chances / noise).argmax(1))
+    return torch.where(is_number, tokens, -1)
+
+
+def penalised(logits: Tensor, rows: SamplingRows) -> Tensor:
+    """Return a copy of `logits` with the tokens seen before made less likely."""
+    in_answer = rows.counts > 0
+    punished = torch.where(logits < 0, logits * rows.repetition_penalty, logits / rows.repetition_penalty)
+    logits = torch.where(rows.in_prompt | in_answer, punished, logits)
+    return logits - rows.presence_penalty * in_answer - rows.frequency_penalty * rows.counts
+
+
+def probabilities(logits: Tensor, rows: SamplingRows, *, is_filtered: bool = True) -> Tensor:
+    """Return the distributions that the settings ask for; at least one token always remains."""
+    logits = logits / rows.temperature.clamp(min=_LOWEST_TEMPERATURE)
+    if is_filtered:
+        logits = _filtered(logits, rows)
+    chances = logits.softmax(1)
+    return logits.masked_fill(chances < rows.min_p * chances.amax(1, keepdim=True), -torch.inf).softmax(1)
+
+
+def _filtered(logits: Tensor, rows: SamplingRows) -> Tensor:
+    """Take out what top-k and top-p leave out; both look at the same sorted row."""
+    ascending, order = logits.sort(1)
+    size = logits.shape[1]
+    kept = torch.where(rows.top_k > 0, rows.top_k, size).clamp(max=size)
+    ascending = ascending.masked_fill(ascending < ascending.gather(1, size - kept), -torch.inf)
+    outside = (ascending.softmax(1).cumsum(1) <= 1 - rows.top_p) & (rows.top_p < 1)
+    outside |= ascending == -torch.inf
+    outside[:, -1] = False
+    return logits.masked_fill(torch.zeros_like(outside).scatter(1, order, outside), -torch.inf)

@@ -1,33 +1,16 @@
 """One answer in the making."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 
 from foveate.config import SamplingParams
-from foveate.engine.answer import Answer, FinishReason
-from foveate.engine.caches import SequenceMemory
-from foveate.engine.encoding import EncoderReport
-from foveate.engine.sampler import Sampler
+from foveate.engine.answer import FinishReason
 from foveate.engine.text import Decode, TextStream
-from foveate.errors import UnfinishedError
-from foveate.models.lfm2_vl.processing import Prompt
 
 
 class Sequence:
-    """A prompt, the tokens that follow it so far, and when they end."""
+    """The tokens of an answer so far, their text, and when they end."""
 
-    def __init__(
-        self,
-        prompt: Prompt,
-        params: SamplingParams,
-        *,
-        sampler: Sampler,
-        memory: SequenceMemory,
-        decode: Decode,
-        stop_token_ids: Collection[int],
-    ) -> None:
-        self.prompt = prompt
-        self.memory = memory
-        self.sampler = sampler
+    def __init__(self, params: SamplingParams, *, decode: Decode, stop_token_ids: Collection[int]) -> None:
         self.token_ids: list[int] = []
         self.finish_reason: FinishReason | None = None
         self._params = params
@@ -60,19 +43,3 @@ class Sequence:
                 self.finish_reason = "stop"
         self._pieces.append(piece)
         return piece
-
-    def answer(self, stages_ms: Mapping[str, float], encoder: EncoderReport | None) -> Answer:
-        """Return the finished answer; UnfinishedError when it was not generated to its end."""
-        if self.finish_reason is None:
-            raise UnfinishedError(
-                f"this answer has {len(self.token_ids)} tokens and no end: it was not generated, or was interrupted;"
-                " ask again"
-            )
-        return Answer(
-            text=self.text,
-            token_ids=tuple(self.token_ids),
-            prompt_tokens=len(self.prompt.token_ids),
-            finish_reason=self.finish_reason,
-            stages_ms=stages_ms,
-            encoder=encoder,
-        )

@@ -6,6 +6,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 from torch.nn import functional as F
+from torch.nn.attention.bias import causal_lower_right
 
 
 class CachedSequences(Protocol):
@@ -39,7 +40,7 @@ def cached_attention(query: Tensor, keys: Tensor, values: Tensor, batch: CachedS
             part.transpose(0, 1)[None],
             keys[rows].transpose(0, 1)[None],
             values[rows].transpose(0, 1)[None],
-            attn_mask=_causal_mask(new, cached, query.device) if cached and new > 1 else None,
+            attn_mask=_causal_mask(new, cached, query) if cached and new > 1 else None,
             is_causal=not cached and new > 1,
             enable_gqa=query.shape[1] != keys.shape[1],
         )
@@ -47,5 +48,7 @@ def cached_attention(query: Tensor, keys: Tensor, values: Tensor, batch: CachedS
     return torch.cat(outputs)
 
 
-def _causal_mask(new: int, cached: int, device: torch.device) -> Tensor:
-    return torch.ones(new, cached + new, dtype=torch.bool, device=device).tril(cached)
+def _causal_mask(new: int, cached: int, query: Tensor) -> Tensor:
+    if query.is_cuda and query.dtype != torch.float32:
+        return causal_lower_right(new, cached + new)  # For flash attention, which takes no mask from memory.
+    return torch.ones(new, cached + new, dtype=torch.bool, device=query.device).tril(cached)

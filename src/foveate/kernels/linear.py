@@ -14,3 +14,12 @@ def linear_gelu_tanh(rows: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     if rows.is_cuda:
         return torch._addmm_activation(bias, rows, weight.t(), use_gelu=True)
     return F.gelu(F.linear(rows, weight, bias), approximate="tanh")
+
+
+def add_product_(hidden: Tensor, rows: Tensor, weight: Tensor) -> Tensor:
+    """Add `rows @ weight.T` to `hidden` in place, and return it.
+
+    `hidden` is `[rows, outputs]`, `rows` `[rows, inputs]`, `weight` `[outputs, inputs]`. The sum is part of the matrix
+    product: it is taken in float32 and rounded once, and the product is never written by itself.
+    """
+    return hidden.addmm_(rows, weight.t())

@@ -1,14 +1,35 @@
 """Rotary position embedding over the whole head, first half against second half."""
 
+from functools import lru_cache
+
 import torch
 from torch import Tensor
+
+from foveate.errors import DeviceError
+
+
+def rotary_frequencies(head_size: int, theta: float, device: torch.device) -> Tensor:
+    """Return the angle that each pair of channels turns by in one position, float32 `[head_size / 2]`."""
+    exponent = torch.arange(0, head_size, 2, device=device, dtype=torch.float32) / head_size
+    return 1.0 / theta**exponent
+
+
+@lru_cache(maxsize=16)
+def kept_rotary_frequencies(head_size: int, theta: float, device: torch.device) -> Tensor:
+    """`rotary_frequencies`, made once: a kernel reads the same numbers in every layer and step.
+
+    Raises DeviceError when they are first asked for inside a capture, where they would belong to that graph alone.
+    """
+    if device.type == "cuda" and torch.cuda.is_current_stream_capturing():
+        raise DeviceError("the rotary frequencies are not there yet: run the model once before it is captured")
+    with torch.inference_mode(mode=False):
+        return rotary_frequencies(head_size, theta, device)
 
 
 def rotary_angles(positions: Tensor, head_size: int, theta: float, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     """Return the cosine and sine `[rows, 1, head_size]` of `positions` `[rows]`, computed in float32, cast to
     `dtype`."""
-    exponent = torch.arange(0, head_size, 2, device=positions.device, dtype=torch.float32) / head_size
-    angles = positions[:, None].float() * (1.0 / theta**exponent)
+    angles = positions[:, None].float() * rotary_frequencies(head_size, theta, positions.device)
     angles = torch.cat((angles, angles), -1)[:, None]
     return angles.cos().to(dtype), angles.sin().to(dtype)
 

@@ -59,3 +59,29 @@ class SequenceBatch:
     def last_tokens(self) -> Tensor:
         """`[sequences]` int64 on the host: the packed row of each sequence's last new token."""
         return torch.tensor(self.new_tokens).cumsum(0) - 1
+
+
+@dataclass(frozen=True)
+class DecodeBatch:
+    """One new token of each of several sequences, in fixed buffers: nothing of it is known on the host.
+
+    So a step over it can be captured once and replayed with other sequences. A row that belongs to nobody is padding:
+    its page and its slot are dummies that no sequence owns.
+    """
+
+    positions: Tensor
+    """`[rows]` int64: position of each new token in its own sequence."""
+    write_rows: Tensor
+    """`[rows]` int64: the row of the flattened pages that takes each new token's key and value."""
+    page_tables: Tensor
+    """`[rows, most pages of a sequence]` int32: the pages of each sequence, in the order of its tokens."""
+    lengths: Tensor
+    """`[rows]` int32, at least 1: tokens of each context, the new one included."""
+    slots: Tensor
+    """`[rows]` int64: the convolution-state slot of each sequence."""
+    convolution: ConvolutionIndex
+    """Where each new token's convolution inputs lie; depends on the number of rows alone."""
+
+
+AnyBatch = SequenceBatch | DecodeBatch
+"""What a language model runs: chunks of prompts, or a decode step."""

@@ -12,6 +12,7 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
+from foveate.errors import ConfigurationError
 from foveate.graphs.protocol import (
     BudgetRange,
     BufferSpec,
@@ -31,6 +32,7 @@ class Lfm2VlEncoderGraphs:
 
     def __init__(self, encoder: ImageEncoder, config: ModelConfig) -> None:
         self._encoder = encoder
+        self._addresses, self._seen_changes = encoder.weight_addresses(), encoder.num_changes
         self._config = config
         self._factor = config.projector.downsample_factor
 
@@ -90,8 +92,24 @@ class Lfm2VlEncoderGraphs:
         return ImageBatch(patches.to(weight.dtype), tiles, (len(tiles),))
 
     def prepare_encoder_cudagraph_replay_buffers(self, batch: ImageBatch) -> Mapping[str, Tensor]:
-        """Patches and tile shapes, wherever they are."""
+        """Patches and tile shapes, wherever they are.
+
+        Weights that were loaded anew where they lie are followed. Raises ConfigurationError if they lie elsewhere now.
+        """
+        self._check_weights()
         return {"patches": batch.patches, "tile_shapes": batch.tile_shapes()}
+
+    def _check_weights(self) -> None:
+        """One comparison as long as nobody moved or loaded weights: graphs read them where they were at the capture."""
+        if self._encoder.num_changes == self._seen_changes:
+            return
+        if self._encoder.weight_addresses() != self._addresses:
+            raise ConfigurationError(
+                "the encoder's weights were moved, cast or replaced after its graphs were captured, which read them"
+                " where they were: load the model anew, or put the weights in place with load_state_dict"
+            )
+        self._encoder.refresh()
+        self._seen_changes = self._encoder.num_changes
 
     def encoder_cudagraph_forward(self, buffers: Mapping[str, Tensor]) -> Tensor:
         """Encode padded buffers; see `ImageEncoder.forward`."""

@@ -9,10 +9,13 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from foveate.kernels.cached_attention import cached_attention
-from foveate.kernels.norm import rms_norm
-from foveate.kernels.rotary import rotary_angles, rotate
+from foveate.kernels.decode_attention import decode_attention
+from foveate.kernels.gated import gated_product
+from foveate.kernels.norm import add_rms_norm, rms_norm
+from foveate.kernels.rotary_cache import CacheRows, HeadNorms, rotate_and_cache
 from foveate.kernels.short_convolution import short_convolution
-from foveate.models.caches import CacheTensors, SequenceBatch
+from foveate.kernels.short_convolution_step import short_convolution_step
+from foveate.models.caches import AnyBatch, CacheTensors, DecodeBatch
 from foveate.models.lfm2_vl.config import LanguageConfig
 
 
@@ -28,6 +31,10 @@ class RmsNorm(nn.Module):
         """Normalise the last dimension."""
         return rms_norm(hidden, self.weight, self.eps)
 
+    def after(self, hidden: Tensor, branch: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Return `hidden + branch`, or `hidden` where there is none, and its norm; both are `[tokens, width]`."""
+        return add_rms_norm(hidden, branch, self.weight, self.eps)
+
 
 class Attention(nn.Module):
     """Causal grouped-query attention with a norm on each query and key head before the rotation."""
@@ -42,14 +49,15 @@ class Attention(nn.Module):
         self.query_norm = RmsNorm(config.head_size, config.norm_eps)
         self.key_norm = RmsNorm(config.head_size, config.norm_eps)
 
-    def forward(self, hidden: Tensor, batch: SequenceBatch, caches: CacheTensors) -> Tensor:
+    def forward(self, hidden: Tensor, batch: AnyBatch, caches: CacheTensors) -> Tensor:
         """`hidden` is `[tokens, hidden_size]`; writes the new keys and values into the caches."""
-        query, key, value = self.qkv(hidden).unflatten(-1, (-1, self.head_size)).split(self.split, 1)
-        angles = rotary_angles(batch.positions, self.head_size, self.theta, hidden.dtype)
-        query, key = rotate(self.query_norm(query), *angles), rotate(self.key_norm(key), *angles)
-        keys, values = (pages[self.cache_layer].flatten(0, 1) for pages in (caches.keys, caches.values))
-        keys.index_copy_(0, batch.write_rows, key)
-        values.index_copy_(0, batch.write_rows, value)
+        key_pages, value_pages = caches.keys[self.cache_layer], caches.values[self.cache_layer]
+        keys, values = key_pages.flatten(0, 1), value_pages.flatten(0, 1)
+        norms = HeadNorms(self.query_norm.weight, self.key_norm.weight, self.query_norm.eps, self.theta)
+        cache = CacheRows(keys, values, batch.write_rows)
+        query = rotate_and_cache(self.qkv(hidden), batch.positions, norms, cache)
+        if isinstance(batch, DecodeBatch):
+            return self.out(decode_attention(query, key_pages, value_pages, batch.page_tables, batch.lengths))
         return self.out(cached_attention(query, keys, values, batch))
 
 
@@ -65,10 +73,12 @@ class ShortConvolution(nn.Module):
         self.bias = nn.Parameter(torch.empty(width)) if config.conv_bias else None
         self.out = nn.Linear(width, width, bias=config.conv_bias)
 
-    def forward(self, hidden: Tensor, batch: SequenceBatch, caches: CacheTensors) -> Tensor:
+    def forward(self, hidden: Tensor, batch: AnyBatch, caches: CacheTensors) -> Tensor:
         """`hidden` is `[tokens, hidden_size]`; reads and replaces the states of the batch's sequences."""
-        before, after, content = self.gates(hidden).chunk(3, -1)
-        states = caches.states[self.cache_layer]
+        gates, states = self.gates(hidden), caches.states[self.cache_layer]
+        if isinstance(batch, DecodeBatch):
+            return self.out(short_convolution_step(gates, states, batch.slots, self.weight, self.bias))
+        before, after, content = gates.chunk(3, -1)
         old = states.index_select(0, batch.slots)
         mixed, new = short_convolution(before * content, old, self.weight, self.bias, batch.convolution)
         states.index_copy_(0, batch.slots, new)
@@ -85,8 +95,7 @@ class FeedForward(nn.Module):
 
     def forward(self, hidden: Tensor) -> Tensor:
         """`hidden` is `[tokens, hidden_size]`."""
-        gate, up = self.gate_up(hidden).chunk(2, -1)
-        return self.down(F.silu(gate) * up)
+        return self.down(gated_product(hidden, self.gate_up.weight))
 
 
 class LanguageLayer(nn.Module):
@@ -99,10 +108,16 @@ class LanguageLayer(nn.Module):
         self.feed_forward_norm = RmsNorm(config.hidden_size, config.norm_eps)
         self.feed_forward = FeedForward(config)
 
-    def forward(self, hidden: Tensor, batch: SequenceBatch, caches: CacheTensors) -> Tensor:
-        """`hidden` is `[tokens, hidden_size]`."""
-        hidden = hidden + self.mixer(self.mixer_norm(hidden), batch, caches)
-        return hidden + self.feed_forward(self.feed_forward_norm(hidden))
+    def forward(
+        self, hidden: Tensor, branch: Tensor | None, batch: AnyBatch, caches: CacheTensors
+    ) -> tuple[Tensor, Tensor]:
+        """Take the hidden rows `[tokens, hidden_size]` and the last layer's branch, not added yet, if there was one.
+
+        Returns the same for the next layer: a sum is taken together with the norm that reads it.
+        """
+        hidden, rows = self.mixer_norm.after(hidden, branch)
+        hidden, rows = self.feed_forward_norm.after(hidden, self.mixer(rows, batch, caches))
+        return hidden, self.feed_forward(rows)
 
 
 class LanguageModel(nn.Module):
@@ -116,12 +131,12 @@ class LanguageModel(nn.Module):
         self.norm = RmsNorm(config.hidden_size, config.norm_eps)
         self.head = None if config.tie_embeddings else nn.Linear(config.hidden_size, config.vocab_size, bias=False)
 
-    def forward(self, embeddings: Tensor, batch: SequenceBatch, caches: CacheTensors) -> Tensor:
+    def forward(self, embeddings: Tensor, batch: AnyBatch, caches: CacheTensors) -> Tensor:
         """Run the new tokens of a batch; returns `[tokens, hidden_size]`, normalised, and fills the caches."""
-        hidden = embeddings
+        hidden, branch = embeddings, None
         for layer in self.layers:
-            hidden = layer(hidden, batch, caches)
-        return self.norm(hidden)
+            hidden, branch = layer(hidden, branch, batch, caches)
+        return self.norm.after(hidden, branch)[1]
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Return `[tokens, vocab_size]` in float32."""
@@ -129,12 +144,15 @@ class LanguageModel(nn.Module):
         return F.linear(hidden, weight).float()
 
     def new_caches(self, *, pages: int, page_tokens: int, slots: int) -> CacheTensors:
-        """Allocate caches for this model, zeroed, in its type and on its device."""
+        """Allocate caches for this model in its type and on its device.
+
+        Pages hold whatever the memory held before: nothing reads beyond what a sequence wrote.
+        """
         config, weight = self.config, self.embedding.weight
         attention = config.layer_kinds.count("full_attention")
         pool = (attention, pages, page_tokens, config.num_key_value_heads, config.head_size)
         states = (len(config.layer_kinds) - attention, slots, config.conv_taps - 1, config.hidden_size)
-        return CacheTensors(weight.new_zeros(pool), weight.new_zeros(pool), weight.new_zeros(states))
+        return CacheTensors(weight.new_empty(pool), weight.new_empty(pool), weight.new_zeros(states))
 
 
 def _layers(config: LanguageConfig) -> list[LanguageLayer]:

@@ -13,6 +13,7 @@ from foveate.models.lfm2_vl.language import LanguageModel
 from foveate.models.lfm2_vl.vision import ImageEncoder
 from foveate.models.lfm2_vl.weights import WeightTarget, canonical_name, is_expected_surplus, weight_targets
 from foveate.models.safetensors_files import read_tensors, safetensors_files, tensor_shapes
+from foveate.models.transfer import to_device
 
 Progress = Callable[[int, int], None]
 """Called with the number of tensors loaded so far and in all."""
@@ -44,11 +45,10 @@ class Lfm2VlModel(nn.Module):
 
         `features` is `[placeholders, hidden_size]` in prompt order, or None where there are no pictures.
         """
-        ids = torch.tensor(token_ids, device=self.device)
-        embeddings = self.language.embedding(ids)
+        embeddings = self.language.embedding(to_device(torch.tensor(token_ids), self.device))
         if features is not None:
             rows = [row for row, token in enumerate(token_ids) if token == self.config.image_token_id]
-            embeddings.index_copy_(0, torch.tensor(rows, device=self.device), features.to(embeddings.dtype))
+            embeddings.index_copy_(0, to_device(torch.tensor(rows), self.device), features.to(embeddings.dtype))
         return embeddings
 
 

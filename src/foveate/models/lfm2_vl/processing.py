@@ -50,7 +50,7 @@ class Processor:
 
     def load_images(self, messages: Sequence[dict[str, Any]]) -> Sequence[Any]:
         """Return the decoded pictures of a conversation, in order; raises ImageError on one that cannot be used."""
-        return self.pictures.decode(_image_sources(messages))
+        return self.pictures.decode(image_sources(messages))
 
     def patches(self, images: Sequence[Any]) -> list[ImagePatches]:
         """Cut decoded pictures into tiles and patches; raises ImageSizeError on one that is too thin."""
@@ -68,7 +68,8 @@ class Processor:
         return str(text)
 
 
-def _image_sources(messages: Sequence[dict[str, Any]]) -> list[Any]:
+def image_sources(messages: Sequence[dict[str, Any]]) -> list[Any]:
+    """Return the pictures of a conversation as they were given; raises PromptError where a part has none."""
     contents = [message.get("content") for message in messages]
     parts = [part for content in contents if isinstance(content, list | tuple) for part in content]
     images = [part for part in parts if isinstance(part, dict) and part.get("type") == "image"]

@@ -2,15 +2,22 @@
 
 Source: `modeling_siglip2.py` and `modeling_lfm2_vl.py` in transformers. Rows are packed without a batch dimension:
 tiles attend to themselves alone through sequence bounds, so any number of tiles of any shapes is one call.
+
+The products that add into the hidden rows leave their biases out: so a product and its sum are one launch, in place.
+What the rows lack is the same for all of them, the sum of the biases so far, and each norm adds it as it reads.
 """
+
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from transformers.activations import ACT2FN
 
 from foveate.kernels.attention import attention
-from foveate.kernels.linear import linear_gelu_tanh
+from foveate.kernels.layer_norm import layer_norm
+from foveate.kernels.linear import add_product_, linear_gelu_tanh
 from foveate.models.lfm2_vl.config import ModelConfig, ProjectorConfig, VisionConfig
+from foveate.models.lfm2_vl.fp8_layers import Fp8Layer, fp8_layers, run_fp8_layers
 from foveate.models.lfm2_vl.image_batch import ImageBatch
 from foveate.models.lfm2_vl.layout import PackedLayout, packed_layout
 
@@ -55,12 +62,17 @@ class VisionLayer(nn.Module):
         self.fc2 = nn.Linear(config.intermediate_size, width)
         self.activation = None if config.activation == "gelu_pytorch_tanh" else ACT2FN[config.activation]
 
-    def forward(self, hidden: Tensor, bounds: Tensor, longest: int) -> Tensor:
-        """`hidden` is `[rows, width]`, `bounds` `[slots + 1]` int32, `longest` the most patches a tile can have."""
-        qkv = self.qkv(self.attention_norm(hidden)).unflatten(-1, (3, self.num_heads, self.head_size))
-        mixed = attention(qkv[:, 0], qkv[:, 1], qkv[:, 2], bounds, longest)
-        hidden = hidden + self.out(mixed)
-        return hidden + self.fc2(self._inner(self.mlp_norm(hidden)))
+    def forward(self, hidden: Tensor, offsets: Tensor, bounds: Tensor, longest: int) -> Tensor:
+        """Run the layer in place on `hidden` `[rows, width]`, and return it.
+
+        `offsets` is float32 `[2, width]`: what the rows lack before each of the two norms. `bounds` is `[slots + 1]`
+        int32, `longest` the most patches a tile can have.
+        """
+        qkv = self.qkv(_norm(self.attention_norm, hidden, offsets[0]))
+        query, key, value = qkv.unflatten(-1, (3, self.num_heads, self.head_size)).unbind(1)
+        add_product_(hidden, attention(query, key, value, bounds, longest), self.out.weight)
+        inner = self._inner(_norm(self.mlp_norm, hidden, offsets[1]))
+        return add_product_(hidden, inner, self.fc2.weight)
 
     def _inner(self, rows: Tensor) -> Tensor:
         if self.activation is None:
@@ -77,15 +89,34 @@ class VisionTower(nn.Module):
         self.position = PositionTable(config)
         self.layers = nn.ModuleList(VisionLayer(config) for _ in range(config.num_layers))
         self.norm = nn.LayerNorm(config.hidden_size, eps=config.norm_eps)
+        self.fp8_layers: list[Fp8Layer] = []
 
     def forward(self, patches: Tensor, layout: PackedLayout, longest: int) -> Tensor:
         """`patches` is `[rows, patch_width]` of any float type; the result `[rows, hidden_size]`, unspecified in the
         padding."""
-        hidden = self.patch_embedding(patches.to(self.patch_embedding.weight.dtype))
-        hidden = hidden + self.position(layout.patch_grid)
+        weight, offsets = self.patch_embedding.weight, self.offsets()
+        hidden = add_product_(self.position(layout.patch_grid), patches.to(weight.dtype), weight)
+        lacking = offsets[:-1].unflatten(0, (-1, 2)).unbind()
+        if self.fp8_layers:
+            run_fp8_layers(self.fp8_layers, hidden, lacking, layout.bounds, longest)
+        else:
+            for layer, own in zip(self.layers, lacking, strict=True):
+                layer(hidden, own, layout.bounds, longest)
+        return _norm(self.norm, hidden, offsets[-1])
+
+    def offsets(self) -> Tensor:
+        """Return float32 `[norms, width]`: what the hidden rows lack before each norm, the biases up to there.
+
+        Summed anew in every run, and so in every replay: nothing has to be kept in step with the weights.
+        """
+        biases: list[Tensor] = [self.patch_embedding.bias]
         for layer in self.layers:
-            hidden = layer(hidden, layout.bounds, longest)
-        return self.norm(hidden)
+            biases += [layer.get_parameter("out.bias"), layer.get_parameter("fc2.bias")]
+        return torch.stack(biases).cumsum(0, dtype=torch.float32)
+
+
+def _norm(norm: nn.LayerNorm, hidden: Tensor, offset: Tensor) -> Tensor:
+    return layer_norm(hidden, offset, norm.weight, norm.bias, norm.eps)
 
 
 class Projector(nn.Module):
@@ -123,6 +154,47 @@ class ImageEncoder(nn.Module):
         self.projector = Projector(config.projector, config.vision.hidden_size, config.language.hidden_size)
         self.downsample_factor = config.projector.downsample_factor
         self.longest_tile_patches = config.images.longest_tile_patches
+        self.num_changes = 0
+        self._fp8_made_at = 0
+        self.register_load_state_dict_post_hook(_count_change)  # type: ignore[no-untyped-call]
+
+    @property
+    def dtype_name(self) -> str:
+        """`fp8` where the tower multiplies in float8, otherwise the type of the weights."""
+        weight = self.tower.patch_embedding.weight
+        return "fp8" if self.tower.fp8_layers else str(weight.dtype).removeprefix("torch.")
+
+    def use_fp8(self) -> None:
+        """Run the tower's matrix products in float8 from now on; graphs are captured afterwards.
+
+        Not verified on released checkpoints. Raises DeviceError or ConfigurationError where that does not go.
+        """
+        self.tower.fp8_layers = fp8_layers([layer for layer in self.tower.layers if isinstance(layer, VisionLayer)])
+        self._fp8_made_at = self.num_changes
+
+    def refresh(self) -> None:
+        """Bring what was made of the weights up to date, where it lies; one comparison as long as nothing changed.
+
+        `load_state_dict` and whatever moves or casts the weights is noticed. After changing float8 weights' sources in
+        place by hand, call `load_state_dict(state_dict())`.
+        """
+        if self._fp8_made_at == self.num_changes:
+            return
+        if self.tower.fp8_layers and self.tower.fp8_layers[0].device != self.tower.patch_embedding.weight.device:
+            self.use_fp8()
+        for layer in self.tower.fp8_layers:
+            layer.refresh()
+        self._fp8_made_at = self.num_changes
+
+    def weight_addresses(self) -> tuple[int, ...]:
+        """Where every weight lies: what a captured graph has frozen."""
+        return tuple(weight.data_ptr() for weight in self.parameters())
+
+    def _apply(self, *arguments: Any, **settings: Any) -> "ImageEncoder":
+        # All of `to`, `float`, `cuda` and their like come through here.
+        super()._apply(*arguments, **settings)  # type: ignore[no-untyped-call]
+        self.num_changes += 1
+        return self
 
     def forward(self, patches: Tensor, tile_shapes: Tensor) -> Tensor:
         """Return the features `[rows / factor**2, language_width]`; rows of no tile are zeros.
@@ -131,6 +203,7 @@ class ImageEncoder(nn.Module):
         device. All that depends on the shapes is computed on the device, so a graph captured here replays with other
         shapes.
         """
+        self.refresh()
         layout = packed_layout(tile_shapes, patches.shape[0], self.downsample_factor)
         hidden = self.tower(patches, layout, self.longest_tile_patches)
         features = self.projector.forward_with_gather_idx(hidden, layout.gather_index)
@@ -140,3 +213,7 @@ class ImageEncoder(nn.Module):
         """Return the features `[image tokens, language_width]` of a batch, tiles in order, without padding."""
         device = self.tower.patch_embedding.weight.device
         return self(batch.patches.to(device), batch.tile_shapes().to(device))
+
+
+def _count_change(encoder: ImageEncoder, _: Any) -> None:
+    encoder.num_changes += 1

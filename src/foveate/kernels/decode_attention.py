@@ -1,0 +1,171 @@
+"""Attention of one new token a sequence over its pages, for decoding.
+
+Page tables and lengths are on the device, so a captured decode step replays with whatever they hold by then.
+"""
+
+import math
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from foveate.kernels.availability import runs_triton
+
+__all__ = ["decode_attention", "decode_attention_reference", "decode_attention_triton", "split_count"]
+
+PROGRAMS = 264
+"""Programs that a launch should have: two for each of the 132 multiprocessors of an H100 or H200."""
+
+MOST_SPLITS = 64
+"""Splits of one context, all of which one small program joins."""
+
+BLOCK_TOKENS = 64
+"""Tokens whose keys and values a program reads in one step."""
+
+STAGES = 5
+"""Steps of a program that overlap. A page's number has to be there before its keys, which takes up stages of its own:
+with 3 only one block of keys and values is on its way at a time, with 5 two are."""
+
+SMALLEST_BLOCK = 16
+"""Rows and channels of the smallest matrix product a tensor core computes."""
+
+
+def decode_attention(
+    query: Tensor, key_pages: Tensor, value_pages: Tensor, page_tables: Tensor, lengths: Tensor
+) -> Tensor:
+    """Attend from one query a sequence, scaled by `head_size**-0.5`, to the sequence's context.
+
+    query: `[sequences, heads, head_size]`. key_pages, value_pages: `[pages, page_tokens, key-value heads, head_size]`.
+    page_tables: `[sequences, most pages]` int32, each sequence's pages in the order of its tokens; what stands behind
+    the last one needed is not read. lengths: `[sequences]` int32, at least 1: tokens of each context, the new one
+    included, whose key and value are in the pages already. Returns `[sequences, heads * head_size]`.
+    """
+    if runs_triton(query, key_pages):
+        return decode_attention_triton(query, key_pages, value_pages, page_tables, lengths)
+    return decode_attention_reference(query, key_pages, value_pages, page_tables, lengths)
+
+
+def decode_attention_reference(
+    query: Tensor, key_pages: Tensor, value_pages: Tensor, page_tables: Tensor, lengths: Tensor
+) -> Tensor:
+    """What `decode_attention` computes, in plain torch, one sequence after the other.
+
+    The lengths are read on the host: on a GPU this waits for the device and cannot be captured.
+    """
+    page_tokens, has_groups = key_pages.shape[1], query.shape[1] != key_pages.shape[2]
+    out = query.new_empty(query.shape[0], query.shape[1] * query.shape[2])
+    for sequence, length in enumerate(lengths.tolist()):
+        pages = page_tables[sequence, : -(-length // page_tokens)].long()
+        # [1, key-value heads, length, head_size]
+        keys, values = (cache[pages].flatten(0, 1)[:length].transpose(0, 1)[None] for cache in (key_pages, value_pages))
+        queries = query[sequence][None, :, None]
+        out[sequence] = F.scaled_dot_product_attention(queries, keys, values, enable_gqa=has_groups).flatten()
+    return out
+
+
+def split_count(sequences: int, key_heads: int, most_tokens: int) -> int:
+    """Into how many splits each context is cut: a power of two, from what a captured graph freezes anyway.
+
+    As many as fill the GPU, and no more than a context of `most_tokens` has blocks.
+    """
+    wanted = -(-PROGRAMS // max(sequences * key_heads, 1))
+    splits = min(wanted, MOST_SPLITS, max(-(-most_tokens // BLOCK_TOKENS), 1))
+    return 1 << (splits.bit_length() - 1)
+
+
+def decode_attention_triton(
+    query: Tensor,
+    key_pages: Tensor,
+    value_pages: Tensor,
+    page_tables: Tensor,
+    lengths: Tensor,
+    *,
+    splits: int | None = None,
+    warps: int = 4,
+    stages: int = STAGES,
+) -> Tensor:
+    """`decode_attention` in one or two launches that read nothing back to the host; their grids depend on shapes alone.
+
+    splits: a power of two, how many programs share one context; by default `split_count`. It changes the order of the
+    sums, so the last bits of a result depend on the size of the batch. warps, stages: of one program, at least 2 stages
+    (`attention_kernel` says why). A length of 0 gives zeros.
+
+    Raises ValueError for shapes, types or layouts other than those of `decode_attention`, contiguous.
+    """
+    from foveate.kernels.decode_attention_kernel import decode_attention_kernel, join_splits_kernel
+
+    _check(query, key_pages, value_pages, page_tables, lengths)
+    sequences, heads, head_size = query.shape
+    _, page_tokens, key_heads, _ = key_pages.shape
+    splits = splits or split_count(sequences, key_heads, page_tables.shape[1] * page_tokens)
+    out = query.new_empty(sequences, heads * head_size)
+    if out.numel() == 0:
+        return out
+    parts = (sequences, heads, splits) if splits > 1 else (0,)
+    sums = torch.empty(*parts, head_size, dtype=torch.float32, device=query.device)
+    peaks, weights = (torch.empty(parts, dtype=torch.float32, device=query.device) for _ in range(2))
+    channels, group = max(SMALLEST_BLOCK, _power_of_two(head_size)), heads // key_heads
+    with torch.cuda.device_of(query):
+        decode_attention_kernel[sequences, key_heads, splits](
+            query,
+            key_pages,
+            value_pages,
+            page_tables,
+            lengths,
+            out,
+            sums,
+            peaks,
+            weights,
+            page_tables.stride(0),
+            head_size**-0.5 * math.log2(math.e),
+            group=group,
+            head_size=head_size,
+            page_tokens=page_tokens,
+            splits=splits,
+            block_rows=max(SMALLEST_BLOCK, _power_of_two(group)),
+            block_tokens=BLOCK_TOKENS,
+            channels=channels,
+            num_warps=warps,
+            num_stages=stages,
+        )
+        if splits > 1:
+            join_splits_kernel[sequences * heads,](
+                sums, peaks, weights, out, head_size=head_size, splits=splits, channels=channels, num_warps=4
+            )
+    return out
+
+
+def _power_of_two(least: int) -> int:
+    return 1 << (least - 1).bit_length()
+
+
+def _check(query: Tensor, key_pages: Tensor, value_pages: Tensor, page_tables: Tensor, lengths: Tensor) -> None:
+    """Raises ValueError for what the kernel does not take."""
+    tensors = {"query": query, "key_pages": key_pages, "value_pages": value_pages, "lengths": lengths}
+    for name, tensor in tensors.items():
+        if not tensor.is_contiguous():
+            raise ValueError(f"{name} must be contiguous: got {list(tensor.shape)}, strides {tensor.stride()}.")
+    if key_pages.dim() != 4 or key_pages.shape != value_pages.shape:
+        shapes = f"{list(key_pages.shape)} and {list(value_pages.shape)}"
+        raise ValueError(
+            f"key_pages and value_pages must be of one shape [pages, page_tokens, heads, head_size]: got {shapes}."
+        )
+    key_heads, head_size = key_pages.shape[2:]
+    if query.dim() != 3 or query.shape[2] != head_size or query.shape[1] % key_heads:
+        raise ValueError(
+            f"query must be [sequences, a multiple of {key_heads} heads, {head_size}]: got {list(query.shape)}."
+        )
+    if query.dtype != key_pages.dtype or query.dtype != value_pages.dtype:
+        types = f"{query.dtype}, {key_pages.dtype}, {value_pages.dtype}"
+        raise ValueError(f"query, key_pages and value_pages must be of one type: got {types}.")
+    sequences = query.shape[0]
+    if page_tables.dim() != 2 or page_tables.shape[0] != sequences or page_tables.stride(1) != 1:
+        raise ValueError(
+            f"page_tables must be [{sequences}, pages], rows contiguous: got {list(page_tables.shape)}, "
+            f"strides {page_tables.stride()}."
+        )
+    if page_tables.dtype != torch.int32 or lengths.dtype != torch.int32 or lengths.shape != (sequences,):
+        raise ValueError(
+            f"page_tables and lengths must be int32, lengths [{sequences}]: got {page_tables.dtype}, {lengths.dtype} "
+            f"{list(lengths.shape)}."
+        )
