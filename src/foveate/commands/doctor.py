@@ -14,7 +14,7 @@ from foveate.commands.progress import stages_bar
 from foveate.engine.encoding import EagerImageEncoder
 from foveate.engine.pictures import find_jpeg_decoder
 from foveate.errors import MissingExtraError
-from foveate.kernels.availability import attention_backend
+from foveate.kernels.availability import attention_backend, decode_steps
 from foveate.loading import choose_device, load, parse_compilation_config, wants_graphs
 from foveate.machine import MachineCard, machine_card
 
@@ -71,7 +71,7 @@ def placement(device: torch.device, *, graphs: bool) -> dict[str, str]:
         if on_cuda
         else "torchvision on the CPU, the reference's own arithmetic",
         "vision encoder": f"{device}, {encoder}; attention: {attention_backend(device)}",
-        "language model": f"{device}, eager; attention: torch scaled_dot_product_attention",
+        "language model": f"{device}, {decode_steps(device)}",
         "type": "the checkpoint's type" if on_cuda else "float32",
     }
 

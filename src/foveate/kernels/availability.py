@@ -49,3 +49,11 @@ def fault() -> str | None:
 def attention_backend(device: torch.device) -> str:
     """Return what `foveate.kernels.attention.attention` runs on `device`, in words, for `foveate doctor`."""
     return "Triton, packed rows" if device.type == "cuda" and HAS_TRITON else "torch, tile by tile"
+
+
+def decode_steps(device: torch.device) -> str:
+    """Return how the language model's decode steps run on `device`, in words, for `foveate doctor`."""
+    if device.type != "cuda" or not HAS_TRITON or _FAULTS:
+        because = f" (Triton's are switched off: {_FAULTS[0]})" if _FAULTS else ""
+        return f"decode steps kernel by kernel in plain torch{because}"
+    return "decode steps as captured graphs; kernels: Triton"
