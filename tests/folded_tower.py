@@ -12,6 +12,21 @@ from foveate.models.lfm2_vl.layout import packed_layout
 from foveate.models.lfm2_vl.vision import VisionTower
 
 
+def tower_config(*, hidden_size: int, intermediate_size: int, num_layers: int, num_heads: int) -> VisionConfig:
+    """A tower of patches of 4x4 pixels."""
+    return VisionConfig(
+        hidden_size=hidden_size,
+        intermediate_size=intermediate_size,
+        num_layers=num_layers,
+        num_heads=num_heads,
+        patch_size=4,
+        num_channels=3,
+        position_grid=4,
+        norm_eps=1e-6,
+        activation="gelu_pytorch_tanh",
+    )
+
+
 def random_tower(config: VisionConfig, *, bias_scale: float, device: str = "cpu", seed: int = 0) -> VisionTower:
     """A float32 tower whose branches are about as large as what they are added to, rounded to bfloat16 numbers."""
     generator = torch.Generator().manual_seed(seed)

@@ -8,9 +8,8 @@ import torch
 import foveate
 from foveate.kernels.short_convolution import convolution_index
 from foveate.models.caches import DecodeBatch, SequenceBatch
-from foveate.models.lfm2_vl.config import VisionConfig
 from foveate.models.lfm2_vl.fp8_layers import fp8_layers
-from tests.folded_tower import in_bfloat16, random_tower, run_tower
+from tests.folded_tower import in_bfloat16, random_tower, run_tower, tower_config
 from tests.kernels.comparing import relative_error
 
 pytestmark = [
@@ -21,17 +20,7 @@ pytestmark = [
 
 TEXT_KERNELS = ("norm", "rotary_cache", "decode_attention", "short_convolution_step", "gated")
 PAGE_TOKENS = 16
-CONFIG = VisionConfig(
-    hidden_size=48,
-    intermediate_size=64,
-    num_layers=2,
-    num_heads=2,
-    patch_size=4,
-    num_channels=3,
-    position_grid=4,
-    norm_eps=1e-6,
-    activation="gelu_pytorch_tanh",
-)
+CONFIG = tower_config(hidden_size=48, intermediate_size=64, num_layers=2, num_heads=2)
 
 
 def use_kernels(patch, *modules):

@@ -10,22 +10,11 @@ import foveate
 from foveate.errors import ConfigurationError
 from foveate.kernels.attention import packed_attention_reference
 from foveate.kernels.fp8 import quantise_reference
-from foveate.models.lfm2_vl.config import VisionConfig
 from foveate.models.lfm2_vl.fp8_layers import fp8_layers
 from foveate.models.lfm2_vl.layout import packed_layout
-from tests.folded_tower import plain_tower, random_tower, run_tower
+from tests.folded_tower import plain_tower, random_tower, run_tower, tower_config
 
-CONFIG = VisionConfig(
-    hidden_size=64,
-    intermediate_size=128,
-    num_layers=4,
-    num_heads=4,
-    patch_size=4,
-    num_channels=3,
-    position_grid=4,
-    norm_eps=1e-6,
-    activation="gelu_pytorch_tanh",
-)
+CONFIG = tower_config(hidden_size=64, intermediate_size=128, num_layers=4, num_heads=4)
 SHAPES = torch.tensor([[4, 4], [2, 6], [8, 8]])
 
 

@@ -5,6 +5,8 @@ multiprocessors at once, and put the gate into the same launch. Which is faster,
 shape: `benchmarks/kernel_times.py` measures both, and `MOST_SMALL_ROWS` says where ours are taken.
 """
 
+from typing import Any
+
 import torch
 from torch import Tensor
 from torch.nn import functional as F
@@ -76,21 +78,7 @@ def gated_product_triton(rows: Tensor, weight: Tensor, *, block_outputs: int = 4
     _check(rows, weight)
     if weight.shape[0] % 2:
         raise ValueError(f"weight must be gate, then up, of one size: got {weight.shape[0]} rows.")
-    outputs = weight.shape[0] // 2
-    out = rows.new_empty(rows.shape[0], outputs)
-    if rows.shape[0]:
-        with torch.cuda.device_of(rows):
-            gated_product_kernel[rows.shape[0], -(-outputs // block_outputs)](
-                rows,
-                weight,
-                out,
-                inputs=rows.shape[1],
-                outputs=outputs,
-                block_outputs=block_outputs,
-                block=block,
-                num_warps=4,
-            )
-    return out
+    return _launch(gated_product_kernel, rows, weight, weight.shape[0] // 2, block_outputs, block)
 
 
 def small_product_triton(rows: Tensor, weight: Tensor, *, block_outputs: int = 4, block: int = 512) -> Tensor:
@@ -101,11 +89,15 @@ def small_product_triton(rows: Tensor, weight: Tensor, *, block_outputs: int = 4
     from foveate.kernels.gated_kernel import small_product_kernel
 
     _check(rows, weight)
-    outputs = weight.shape[0]
+    return _launch(small_product_kernel, rows, weight, weight.shape[0], block_outputs, block)
+
+
+def _launch(kernel: Any, rows: Tensor, weight: Tensor, outputs: int, block_outputs: int, block: int) -> Tensor:
+    """Run a product's kernel; returns `[rows, outputs]`."""
     out = rows.new_empty(rows.shape[0], outputs)
     if rows.shape[0]:
         with torch.cuda.device_of(rows):
-            small_product_kernel[rows.shape[0], -(-outputs // block_outputs)](
+            kernel[rows.shape[0], -(-outputs // block_outputs)](
                 rows,
                 weight,
                 out,
