@@ -1,10 +1,11 @@
-"""Do encoder graphs, or Foveate instead of transformers, change what the packaged model answers in bfloat16?
+"""Do encoder graphs, company, or Foveate instead of transformers change what the packaged model answers in bfloat16?
 
     python benchmarks/changed_answers.py OUT.json [--questions 50]
 
-The same test questions of every skill go to Foveate with graphs and without, and to transformers with two attention
-backends. For each pair: the answers that differ in any letter, and the largest difference of the first token's scores.
-Needs a CUDA GPU and the packages that drawing needs (`pip install '.[eval]'`), but no network.
+The same test questions of every skill go to Foveate with graphs and without, several at a time; with graphs one at a
+time; and to transformers with two attention backends. For each pair: the answers that differ in any letter, and the
+largest difference of the first token's scores. Needs a CUDA GPU and the packages that drawing needs
+(`pip install '.[eval]'`), but no network.
 """
 
 import argparse
@@ -18,20 +19,40 @@ from typing import Any
 import torch
 from common import write_report
 
+from foveate import EngineSettings
 from foveate.evaluation import EVALUATED_SKILLS, VERSION
-from foveate.evaluation.predictors import FoveatePredictor, Predictor, TransformersPredictor
+from foveate.evaluation.example import Example
+from foveate.evaluation.predictors import FoveatePredictor, Prediction, Predictor, TransformersPredictor
 from foveate.evaluation.runner import Result, compare, evaluate
 from foveate.loading import find_folder, load
 
 ATTENTION_BACKENDS = ("sdpa", "eager")
 
 
+class Alone:
+    """Asks one question at a time."""
+
+    def __init__(self, predictor: Predictor) -> None:
+        self._predictor, self.name = predictor, predictor.name
+
+    def answer(self, examples: Sequence[Example], max_tokens: int) -> list[Prediction]:
+        """Answer several questions."""
+        return [self._predictor.answer([example], max_tokens)[0] for example in examples]
+
+
 def predictors(model: str | None) -> list[Predictor]:
-    """Return all four, on the GPU in bfloat16."""
+    """Return all of them, on the GPU in bfloat16."""
     ours: list[Predictor] = []
-    for name, graphs in (("foveate, graphs", True), ("foveate, eager", False)):
-        vlm = load(model, device="cuda", dtype="bfloat16", compilation_config={"cudagraph_mm_encoder": graphs})
-        ours.append(FoveatePredictor(vlm, name))
+    for name, graphs in (("foveate, graphs", True), ("foveate, eager", False), ("foveate, alone", True)):
+        vlm = load(
+            model,
+            device="cuda",
+            dtype="bfloat16",
+            compilation_config={"cudagraph_mm_encoder": graphs},
+            engine=EngineSettings(cache_megabytes=2000, image_cache_megabytes=0),
+        )
+        predictor = FoveatePredictor(vlm, name)
+        ours.append(Alone(predictor) if name.endswith("alone") else predictor)
     where = (find_folder(model), vlm.model.device, vlm.model.dtype)
     return [*ours, *(TransformersPredictor(*where, attention) for attention in ATTENTION_BACKENDS)]
 

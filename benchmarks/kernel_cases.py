@@ -4,7 +4,7 @@ import copy
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from unittest import mock
@@ -27,8 +27,8 @@ from foveate.kernels import (
 )
 from foveate.kernels.attention import attention
 from foveate.kernels.decode_attention import decode_attention_reference, decode_attention_triton, split_count
+from foveate.kernels.gated import ProductForm
 from foveate.kernels.rotary_cache import CacheRows, HeadNorms
-from foveate.kernels.short_convolution import convolution_index
 from foveate.models.caches import DecodeBatch
 from foveate.models.lfm2_vl.config import read_model_config
 from foveate.models.lfm2_vl.fp8_layers import fp8_layers
@@ -43,6 +43,10 @@ MODELS = {"450M": "LFM2.5-VL-450M", "3B": "LFM2.5-VL-3B"}
 LONGEST = 1024
 """Patches of a full tile."""
 PAGE_TOKENS = 64
+MOST_POSITIONS = 128000
+VOCABULARY = 65536
+INNER = {768: 3072, 1152: 4304}
+"""The width between the two products of an encoder layer's FFN, by the layer's own width."""
 COLD_BYTES = 2**28
 """Weights that are read in turn, so that none is still in the cache: the L2 of an H200 holds a fifth of it."""
 
@@ -95,6 +99,10 @@ def encoder_pieces(rows: int, width: int) -> Iterator[Case]:
         "twin": [partial(layer_norm.layer_norm_reference, hidden, offset, weight, bias, 1e-6)],
         "torch, bias added before": [lambda: plain(hidden + bias)],
     }
+    for warps in (1, 2, 4):
+        ways[f"{warps} warps"] = [
+            partial(layer_norm.layer_norm_triton, hidden, offset, weight, bias, 1e-6, warps=warps)
+        ]
     yield Case("layer_norm", shape, ways, exact, 2 * row_bytes)
 
     inside, no_bias = hidden.clone(), torch.zeros_like(bias)
@@ -105,13 +113,43 @@ def encoder_pieces(rows: int, width: int) -> Iterator[Case]:
     }
     yield Case("add_product_", shape, ways, exact, 3 * row_bytes + square.nbytes)
 
-    own, twins = hidden.clone(), hidden.clone()
+    yield from encoder_roundings(hidden, branch, offset, weight, bias)
+
+
+def encoder_roundings(hidden: Tensor, branch: Tensor, offset: Tensor, weight: Tensor, bias: Tensor) -> Iterator[Case]:
+    """Rows to float8: as they are, behind a GELU, and behind a norm. Compared are the float8 numbers."""
+    rows, width = hidden.shape
+    for used in (width, INNER[width]):
+        given, shape = random(rows, used, seed=6), f"{rows} x {used}"
+        for name, ours, twin, exact in (
+            ("quantise to fp8", fp8.quantise_triton, fp8.quantise_reference, given.double()),
+            ("gelu_fp8", fp8.gelu_fp8_triton, fp8.gelu_fp8_reference, F.gelu(given.double(), approximate="tanh")),
+        ):
+            ways = rounding_ways(partial(partial, ours, given), partial(twin, given))
+            yield Case(name, shape, ways, over_the_range(exact), 3 * rows * used)
+    twins = hidden.clone()
     exact = F.layer_norm((hidden + branch).double() + offset, (width,), weight.double(), bias.double(), 1e-6)
-    ways = {
-        "ours": [lambda: fp8.layer_norm_fp8_triton(own, branch, offset, weight, bias, 1e-6).wide()],
-        "twin": [lambda: fp8.layer_norm_fp8_reference(twins, branch, offset, weight, bias, 1e-6).wide()],
-    }
-    yield Case("layer_norm_fp8 (and back)", shape, ways, exact, 5 * row_bytes)
+    ways = rounding_ways(
+        lambda: partial(fp8.layer_norm_fp8_triton, hidden.clone(), branch, offset, weight, bias, 1e-6),
+        partial(fp8.layer_norm_fp8_reference, twins, branch, offset, weight, bias, 1e-6),
+    )
+    yield Case("layer_norm_fp8", f"{rows} x {width}", ways, over_the_range(exact), 7 * rows * width)
+
+
+def rounding_ways(
+    new_rounding: Callable[[], Callable[..., fp8.Fp8Rows]], twin: Callable[[], fp8.Fp8Rows]
+) -> dict[str, list[Launch]]:
+    """A kernel with as many warps as it takes by itself, and with others, each on rows of its own, and its twin."""
+    ways: dict[str, list[Launch]] = {"twin": [lambda: twin().values]}
+    for warps in (None, 1, 2, 4, 8):
+        rounding = partial(new_rounding(), **({} if warps is None else {"warps": warps}))
+        ways[f"{warps} warps" if warps else "ours"] = [lambda rounding=rounding: rounding().values]  # type: ignore[misc]
+    return ways
+
+
+def over_the_range(rows: Tensor) -> Tensor:
+    """Rows as float8 numbers stand for them, the largest of each 448."""
+    return rows / rows.abs().amax(-1, keepdim=True) * fp8.LARGEST
 
 
 def encoder_products(rows: int, inputs: int, outputs: int) -> Iterator[Case]:
@@ -132,6 +170,7 @@ def towers(tower: VisionTower, name: str, tiles: int) -> Iterator[Case]:
     """A whole vision tower: as served, in float8, and with every bias and sum by itself."""
     shapes = torch.tensor([[32, 32]] * tiles, device=DEVICE)
     patches = random(1024 * tiles, tower.patch_embedding.in_features)
+    tower.keep_offsets()
     in_fp8, wide = copy.deepcopy(tower), copy.deepcopy(tower).float()
     in_fp8.fp8_layers = fp8_layers(list(in_fp8.layers))
 
@@ -172,9 +211,9 @@ def decode_pieces(sequences: int, width: int, heads: int, inner: int) -> Iterato
     yield Case("add_rms_norm", shape, ways, exact, 4 * row_bytes)
 
     qkv, positions = random(sequences, (heads + 16) * 64), torch.arange(sequences, device=DEVICE) * 500
-    norms = HeadNorms(random(64, seed=1), random(64, seed=2), 1e-5, 1e6)
+    norms = HeadNorms(random(64, seed=1), random(64, seed=2), 1e-5, 1e6, MOST_POSITIONS)
     cache = CacheRows(*(torch.zeros(4096, 8, 64, dtype=BF16, device=DEVICE) for _ in range(2)), positions % 4096)
-    wide = HeadNorms(norms.query.float(), norms.key.float(), 1e-5, 1e6)
+    wide = replace(norms, query=norms.query.float(), key=norms.key.float())
     wide_cache = CacheRows(cache.keys.float(), cache.values.float(), cache.write_rows)
     exact = rotary_cache.rotate_and_cache_reference(qkv.float(), positions, wide, wide_cache)
     ways = {
@@ -217,13 +256,40 @@ def decode_contexts(sequences: int, heads: int, context: int) -> Iterator[Case]:
     ways: dict[str, list[Launch]] = {f"ours, {chosen} splits": [partial(decode_attention_triton, *arguments)]}
     for splits in {max(chosen // 4, 1), min(chosen * 4, 64)} - {chosen}:
         ways[f"{splits} splits"] = [partial(decode_attention_triton, *arguments, splits=splits)]
-    for warps, stages in ((4, 3), (4, 8), (2, 5)):
-        ways[f"{warps} warps, {stages} stages"] = [
-            partial(decode_attention_triton, *arguments, warps=warps, stages=stages)
-        ]
+    for warps, stages, carries_page in (
+        (4, 3, False),
+        (4, 5, False),
+        (2, 3, False),
+        (2, 3, True),
+        (2, 4, True),
+        (4, 3, True),
+        (1, 3, True),
+    ):
+        name = f"{warps} warps, {stages} stages{', carried' if carries_page else ''}"
+        way = partial(decode_attention_triton, *arguments, warps=warps, stages=stages, carries_page=carries_page)
+        ways[name] = [way]
+    if chosen > 1:
+        ways["overlapped"] = [partial(decode_attention_triton, *arguments, overlaps=True)]
+    # What a captured step sees: page tables for the longest context there may be.
+    tables_of_all = F.pad(tables, (0, MOST_POSITIONS // PAGE_TOKENS - pages))
+    ways["ours, captured tables"] = [partial(decode_attention_triton, query, keys, values, tables_of_all, lengths)]
     ways["torch SDPA, dense"] = [library]
     exact = decode_attention_reference(query.double(), keys.double(), values.double(), tables, lengths)
     yield Case("decode_attention", f"{sequences} x {heads} heads, {context} tokens", ways, exact, 2 * keys.nbytes)
+
+
+FORMS = {
+    "2 x 1024": ProductForm(),
+    "2 x 1024, evict first": ProductForm(eviction="evict_first"),
+    "2 x 1024, 2 steps in one": ProductForm(unroll=2),
+    "2 x 1024, 2 warps": ProductForm(warps=2),
+    "1 x 1024, 1 warp": ProductForm(outputs=1, warps=1),
+    "2 x 512, 1 warp, 3 in one": ProductForm(columns=512, warps=1, unroll=3),
+    "1 x 2048": ProductForm(outputs=1, columns=2048),
+    "2 x 1024, overlapped": ProductForm(overlaps=True),
+}
+"""Outputs and columns of a program's step; 4 warps where nothing is said. Overlapped launches read their weights while
+the one before still runs: in a model that is a norm, here it is the same product."""
 
 
 def small_products(rows: int, width: int, inner: int, projection: int) -> Iterator[Case]:
@@ -231,17 +297,16 @@ def small_products(rows: int, width: int, inner: int, projection: int) -> Iterat
     given, gate_up = random(rows, width), cold(2 * inner, width)
     exact = gated.silu_multiply_reference(given.double() @ gate_up[0].double().T)
     ways: dict[str, list[Launch]] = {}
-    for outputs, block in ((4, 512), (2, 1024), (8, 256)):
-        way = partial(gated.gated_product_triton, given, block_outputs=outputs, block=block)
-        ways[f"ours, {outputs} x {block}"] = [partial(way, weight=weight) for weight in gate_up]
+    for name, form in FORMS.items():
+        ways[f"ours, {name}"] = [partial(gated.gated_product_triton, given, w, form=form) for w in gate_up]
     ways["torch and our gate"] = [lambda w=w: gated.silu_multiply_triton(F.linear(given, w)) for w in gate_up]  # type: ignore[misc]
     yield Case("gated_product", f"{rows} x {width} to 2 x {inner}", ways, exact, gate_up[0].nbytes)
-    for inputs, outputs in ((inner, width), (width, projection)):
+    del gate_up
+    for inputs, outputs in ((inner, width), (width, projection), (width, width), (width, VOCABULARY)):
         rows_in, weights = random(rows, inputs), cold(outputs, inputs)
         ways = {}
-        for count, block in ((4, 512), (2, 1024)):
-            way = partial(gated.small_product_triton, rows_in, block_outputs=count, block=block)
-            ways[f"ours, {count} x {block}"] = [partial(way, weight=weight) for weight in weights]
+        for name, form in FORMS.items():
+            ways[f"ours, {name}"] = [partial(gated.small_product_triton, rows_in, w, form=form) for w in weights]
         ways["torch"] = [partial(F.linear, rows_in, weight) for weight in weights]
         exact = rows_in.double() @ weights[0].double().T
         yield Case("small_product", f"{rows} x {inputs} to {outputs}", ways, exact, weights[0].nbytes)
@@ -267,7 +332,6 @@ def decode_steps(model: Lfm2VlModel, name: str, sequences: int, context: int) ->
         page_tables=tables,
         lengths=(positions + 1).int(),
         slots=torch.arange(sequences, device=DEVICE),
-        convolution=convolution_index([1] * sequences, language.config.conv_taps, DEVICE),
     )
     embeddings = random(sequences, language.config.hidden_size)
 

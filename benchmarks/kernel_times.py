@@ -30,6 +30,7 @@ from kernel_cases import (
     small_products,
     towers,
 )
+from prefill_cases import packed_convolutions, prefill_attentions
 
 ROUNDS = 15
 LAUNCHES = 20
@@ -77,6 +78,18 @@ def cases() -> Iterator[tuple[str, Iterator[Case]]]:
             yield "attention", decode_contexts(sequences, heads, context)
         for rows in (1, 2, 4):
             yield "products", small_products(rows, width, inner, projection)
+    for width, heads, _, _ in TEXT.values():
+        for new, cached, budget in (
+            ([281], 0, None),
+            ([281], 0, 2048),
+            ([2334], 0, None),
+            ([281] * 32, 0, None),
+            ([286], 2048, 320),
+            ([256], 32_000, None),
+        ):
+            yield "prefill", prefill_attentions(heads, new, cached, budget)
+        for new in ([281], [281] * 32):
+            yield "prefill", packed_convolutions(width, new)
     for name in ("450M", "3B"):
         yield f"whole {name}", whole(name)
 
@@ -142,7 +155,7 @@ def main() -> None:
     """Print the ceilings and the table, write the JSON and end with its summary on one line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("results", type=Path, help="the JSON file to write")
-    parser.add_argument("--only", default="", help="encoder, fp8, decode, attention, products or whole")
+    parser.add_argument("--only", default="", help="encoder, fp8, decode, attention, products, prefill or whole")
     arguments = parser.parse_args()
     if not torch.cuda.is_available():
         raise SystemExit("This benchmark needs an NVIDIA GPU: torch.cuda.is_available() is false.")

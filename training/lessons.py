@@ -70,9 +70,9 @@ def stretched(random: Random, lesson: Lesson) -> Lesson:
 
 
 def read_lines(random: Random) -> Lesson:
-    """Return a picture that the tiler leaves as it is, with a few lines at 14 to 48 pixels."""
+    """Return a picture that the tiler leaves as it is, with a few lines at 13 to 48 pixels, every other one small."""
     width, height = _untouched_size(random)
-    size = random.randint(14, 48)
+    size = random.randint(*random.choice(((13, 22), (14, 48))))
     typeface, bold = random.choice(typefaces(Split.TRAINING)), random.random() < 0.25
     font, pitch = load_font(typeface, bold, size), round(size * random.uniform(1.25, 1.9))
     texts: list[Text] = []

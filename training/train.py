@@ -33,17 +33,17 @@ from foveate.models.lfm2_vl.model import Lfm2VlModel
 from foveate.models.lfm2_vl.processing import Processor
 
 MIXTURE = {
-    "read_lines": 8,
-    "read_page": 6,
+    "read_lines": 14,
+    "read_page": 8,
     "read_form": 8,
     "transcription": 5,
     "printed_text": 22,
-    "see_shapes": 18,
-    "see_counting": 18,
-    "see_relations": 24,
-    "digits": 6,
-    "pairs": 24,
-    "unknown": 8,
+    "see_shapes": 16,
+    "see_counting": 20,
+    "see_relations": 22,
+    "digits": 5,
+    "pairs": 22,
+    "unknown": 6,
     "describe": 2,
 }
 """How often each lesson comes: what is hard to learn often, as long as it is quick to draw."""

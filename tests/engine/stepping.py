@@ -2,6 +2,8 @@
 
 from collections.abc import Callable
 
+import torch
+
 import foveate
 from foveate.config import SamplingParams
 from foveate.engine.caches import SequenceMemory
@@ -53,7 +55,7 @@ class Running:
         for ids in PROMPTS:
             own: SequenceMemory = pool.open(len(ids) + STEPS)
             slots.set(own, SamplingParams(), ids)
-            result = prefill.run([Chunk(own, ids, None, True)], SamplingKind.GREEDY)
+            result = prefill.run([Chunk(own, torch.tensor(ids), None, True)], SamplingKind.GREEDY)
             assert result is not None
             self.first.append(int(result.tokens))
             self.slots.append(own.slot)

@@ -22,7 +22,7 @@ PAGE_TOKENS = 4
 
 def new_pool(pages: int, slots: int) -> CachePool:
     keys = torch.zeros(1, pages + 1, PAGE_TOKENS, 1, 1)
-    return CachePool(CacheTensors(keys, keys.clone(), torch.zeros(1, slots + 1, 2, 1)), 3, spare=1)
+    return CachePool(CacheTensors(keys, keys.clone(), torch.zeros(1, slots + 1, 2, 1)), spare=1)
 
 
 def request(number: int, tokens: int) -> Request:
@@ -30,7 +30,9 @@ def request(number: int, tokens: int) -> Request:
     params = SamplingParams(max_tokens=1)
     sequence = AnswerSequence(params, decode=str, stop_token_ids=())
     made = Request(params, print, sequence, 99, StageClock(CPU), arrival=number)
-    made.prepared = Prepared([1] * (tokens - 1), [], 0, StageClock(CPU), Span(CPU))
+    made.prepared = Prepared(
+        [1] * (tokens - 1), torch.ones(tokens - 1, dtype=torch.int64), [], 0, StageClock(CPU), Span(CPU)
+    )
     return made
 
 

@@ -15,6 +15,7 @@ from foveate.engine.engine import Engine
 from foveate.engine.memory import allocate
 from foveate.engine.noise import exponential_noise
 from foveate.engine.prefill import Chunk, Prefill
+from foveate.engine.prefill_graphs import PrefillGraphs
 from foveate.engine.request import TextPiece
 from foveate.engine.sampler import SamplingKind
 from foveate.engine.settings import EngineSettings
@@ -104,8 +105,11 @@ def test_a_launch_waits_for_nothing(large: foveate.VLM):
     """Neither a decode step, nor letting a request in, nor a chunk of its prompt."""
     running = Running(large, backend=CudaGraphBackend(DEVICE))
     pool, slots = running.memory.pool, running.memory.slots
-    prefill, params = Prefill(large.model, pool, slots), foveate.SamplingParams(repetition_penalty=1.1)
-    tokens, features = [396, *range(900, 1000)], torch.zeros(1, 1024, device="cuda", dtype=torch.bfloat16)
+    graphs = PrefillGraphs(large.model, pool.tensors, slots, CudaGraphBackend(DEVICE), 128)
+    graphs.record()
+    plain, prefill = Prefill(large.model, pool, slots), Prefill(large.model, pool, slots, graphs)
+    params = foveate.SamplingParams(repetition_penalty=1.1)
+    tokens, features = torch.tensor([396, *range(900, 1000)]), torch.zeros(1, 1024, device="cuda", dtype=torch.bfloat16)
     pool.close(SequenceMemory(running.slots.pop()))
     torch.cuda.synchronize()
     torch.cuda.set_sync_debug_mode("error")
@@ -114,9 +118,11 @@ def test_a_launch_waits_for_nothing(large: foveate.VLM):
             for kind in SamplingKind:
                 running.decoder.launch(running.slots[:count], kind)
         own = pool.open(200)
-        slots.set(own, params, tokens)
-        prefill.run([Chunk(own, tokens[:40], features, False)], SamplingKind.DRAWN)
-        prefill.run([Chunk(own, tokens[40:], None, True)], SamplingKind.DRAWN)
+        slots.set(own, params, tokens.tolist())
+        for way in (prefill, plain):
+            pool.restart(own)
+            way.run([Chunk(own, tokens[:40], features, False)], SamplingKind.DRAWN)
+            way.run([Chunk(own, tokens[40:], None, True)], SamplingKind.DRAWN)
     finally:
         torch.cuda.set_sync_debug_mode("default")
 
@@ -144,16 +150,21 @@ def test_requests_of_all_kinds_are_answered_and_leave_nothing(large: foveate.VLM
 
 
 @torch.inference_mode()
+@pytest.mark.parametrize("on_graphs", [False, True], ids=["kernels", "graphs"])
 @pytest.mark.parametrize(("dtype", "bound"), [("float32", 1e-5), ("bfloat16", 3e-2)])
-def test_a_prompt_in_chunks_has_the_logits_of_one_in_one_piece(dtype: str, bound: float):
-    """Chunks behind others take another attention kernel, in low precision at least."""
+def test_a_prompt_in_chunks_has_the_logits_of_one_in_one_piece(dtype: str, bound: float, on_graphs: bool):
+    """Kernel by kernel and on graphs with padding."""
     vlm = random_vlm(shrunk(layout("LFM2.5-VL-1.6B")), device="cuda", dtype=dtype)
     memory = allocate(vlm.model, EngineSettings(max_running=1, cache_megabytes=64))
-    prefill, ids = Prefill(vlm.model, memory.pool, memory.slots), [1, *range(900, 1300)]
+    graphs, ids = None, torch.tensor([1, *range(900, 1300)])
+    if on_graphs:
+        graphs = PrefillGraphs(vlm.model, memory.pool.tensors, memory.slots, CudaGraphBackend(DEVICE), 512)
+        graphs.record()
+    prefill, plain = (Prefill(vlm.model, memory.pool, memory.slots, each) for each in (graphs, None))
 
-    def run(chunk_tokens: int) -> torch.Tensor:
+    def run(prefill: Prefill, chunk_tokens: int) -> torch.Tensor:
         own = memory.pool.open(len(ids) + 1)
-        memory.slots.set(own, foveate.SamplingParams(), ids)
+        memory.slots.set(own, foveate.SamplingParams(), ids.tolist())
         for first in range(0, len(ids), chunk_tokens):
             end = min(first + chunk_tokens, len(ids))
             result = prefill.run([Chunk(own, ids[first:end], None, end == len(ids))], SamplingKind.GREEDY)
@@ -161,9 +172,9 @@ def test_a_prompt_in_chunks_has_the_logits_of_one_in_one_piece(dtype: str, bound
         assert result is not None
         return result.logits[0].double()
 
-    whole = run(len(ids))
-    for chunk_tokens in (1, 2, 64, 150):
-        assert (run(chunk_tokens) - whole).norm() <= bound * whole.norm()
+    whole = run(plain, len(ids))
+    for chunk_tokens in (1, 2, 64, 150, len(ids)):
+        assert (run(prefill, chunk_tokens) - whole).norm() <= bound * whole.norm()
 
 
 def test_noise_on_the_gpu_is_that_of_the_cpu():

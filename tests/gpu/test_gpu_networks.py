@@ -12,7 +12,6 @@ from foveate.errors import ConfigurationError
 from foveate.kernels import availability
 from foveate.kernels.attention import packed_attention_reference
 from foveate.kernels.fp8 import Fp8Rows, quantise_reference
-from foveate.kernels.short_convolution import convolution_index
 from foveate.models.caches import CacheTensors, DecodeBatch
 from foveate.models.lfm2_vl.config import VisionConfig
 from foveate.models.lfm2_vl.fp8_layers import fp8_layers
@@ -185,7 +184,6 @@ class Decoding:
             page_tables=tables,
             lengths=(positions + 1).int(),
             slots=torch.arange(size, device="cuda"),
-            convolution=convolution_index([1] * size, language.config.conv_taps, torch.device("cuda")),
         )
 
     def run(self) -> Tensor:

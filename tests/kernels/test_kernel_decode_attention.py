@@ -76,6 +76,22 @@ def test_a_row_without_tokens_gets_zeros(device, splits):
     assert torch.equal(out[0], decode_attention_triton(*rest, lengths, splits=splits)[0])
 
 
+@pytest.mark.parametrize("length", [1, 64, 65, 200])
+def test_a_context_of_fewer_blocks_than_splits_is_as_right_as_any(device, length):
+    query, keys, values, tables, lengths = paged([length], 64, 4, 2, 64, torch.float32, device)
+    long_table = torch.cat((tables, tables.new_zeros(1, 100)), 1)
+    out = decode_attention_triton(query, keys, values, long_table, lengths, splits=64)
+    assert relative_error(out, exact(query, keys, values, tables, lengths)) <= 1e-6
+
+
+@pytest.mark.parametrize("page_tokens", [64, 128])
+@pytest.mark.parametrize("splits", [1, 4])
+def test_a_page_asked_for_one_block_before_is_the_right_one(device, page_tokens, splits):
+    arguments = paged([300, 1, 64, 65, 256], page_tokens, 4, 2, 64, torch.float32, device)
+    out = decode_attention_triton(*arguments, splits=splits, carries_page=True)
+    assert relative_error(out, exact(*arguments)) <= 1e-6
+
+
 def test_a_sequence_gets_the_same_bits_in_any_company_with_the_same_splits(device):
     query, keys, values, tables, lengths = paged([70, 200, 3], 16, 4, 2, 64, torch.float32, device)
     together = decode_attention_triton(query, keys, values, tables, lengths, splits=4)
@@ -96,7 +112,17 @@ def test_the_model_s_entry_gives_the_twin_on_a_cpu_and_the_kernel_on_a_gpu(devic
 
 @pytest.mark.parametrize(
     ("sequences", "key_heads", "most_tokens", "splits"),
-    [(1, 8, 32768, 32), (4, 8, 32768, 8), (64, 8, 32768, 1), (1, 8, 100, 2), (1, 1, 32768, 64), (0, 8, 0, 1)],
+    [
+        (1, 8, 128000, 32),
+        (4, 8, 32768, 8),
+        (8, 8, 32768, 4),
+        (31, 8, 32768, 2),
+        (32, 8, 32768, 1),
+        (64, 8, 32768, 1),
+        (1, 8, 100, 2),
+        (1, 1, 32768, 64),
+        (0, 8, 0, 1),
+    ],
 )
 def test_splits_fill_the_gpu_and_are_no_more_than_the_context_has_blocks(sequences, key_heads, most_tokens, splits):
     assert split_count(sequences, key_heads, most_tokens) == splits
@@ -123,3 +149,8 @@ def test_arguments_it_cannot_take_are_refused_with_what_was_got(wrong):
     right = dict(zip(names, paged([5, 9], 4, 4, 2, 16, torch.float32, torch.device("cpu")), strict=True))
     with pytest.raises(ValueError, match=message):
         decode_attention_triton(**(right | change(right)))
+
+
+def test_pages_smaller_than_a_block_cannot_be_asked_for_one_block_before():
+    with pytest.raises(ValueError, match="multiple of 64 tokens: got 16"):
+        decode_attention_triton(*paged([5], 16, 4, 2, 16, torch.float32, torch.device("cpu")), carries_page=True)

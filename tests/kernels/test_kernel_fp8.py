@@ -29,6 +29,7 @@ EPS = 1e-6
 HALF_STEP = 2.0**-4
 """The largest relative error of rounding to three bits behind the leading one."""
 SHAPES = [(1, 16), (5, 24), (3, 768), (2, 1152)]
+WIDTHS = [1, 2, 3, 17, 64, 3072, 4304]
 
 
 def almost_the_same(rows: Fp8Rows, twin: Fp8Rows) -> bool:
@@ -41,6 +42,14 @@ def almost_the_same(rows: Fp8Rows, twin: Fp8Rows) -> bool:
 @pytest.mark.parametrize(("rows", "width"), SHAPES)
 def test_rounding_gives_the_bits_of_plain_torch(device, rows, width, dtype):
     given = random(rows, width, dtype=dtype, device=device)
+    out, twin = quantise_triton(given), quantise_reference(given)
+    assert torch.equal(out.values.view(torch.uint8), twin.values.view(torch.uint8))
+    assert torch.equal(out.scales, twin.scales)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_rounding_gives_those_bits_at_any_width(device, width):
+    given = random(4, width, dtype=torch.bfloat16, device=device)
     out, twin = quantise_triton(given), quantise_reference(given)
     assert torch.equal(out.values.view(torch.uint8), twin.values.view(torch.uint8))
     assert torch.equal(out.scales, twin.scales)

@@ -5,7 +5,7 @@ import sys
 import pytest
 import torch
 
-from foveate.kernels.layer_norm import layer_norm, layer_norm_reference, layer_norm_triton
+from foveate.kernels.layer_norm import layer_norm, layer_norm_reference, layer_norm_triton, piece_widths
 from tests.kernels.comparing import is_as_right, random, relative_error
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="Triton is made for Linux")
@@ -30,6 +30,14 @@ def exact(hidden, offset, weight, bias):
 def test_the_error_is_at_most_twice_that_of_plain_torch(device, rows, width, dtype, has_offset):
     given = arguments(rows, width, dtype, device, has_offset=has_offset)
     assert is_as_right(layer_norm_triton(*given, EPS), layer_norm_reference(*given, EPS), exact(*given))
+
+
+@pytest.mark.parametrize(
+    ("width", "pieces"),
+    [(1, (1, 1)), (2, (1, 1)), (3, (2, 1)), (16, (8, 8)), (768, (512, 256)), (1152, (1024, 128)), (4304, (4096, 256))],
+)
+def test_a_row_is_laid_out_in_a_power_of_two_below_its_width_and_one_for_the_rest(width, pieces):
+    assert piece_widths(width) == pieces
 
 
 def test_the_twin_without_an_offset_is_torch_s_layer_norm(device):

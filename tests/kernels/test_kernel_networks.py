@@ -6,8 +6,7 @@ import pytest
 import torch
 
 import foveate
-from foveate.kernels.short_convolution import convolution_index
-from foveate.models.caches import DecodeBatch, SequenceBatch
+from foveate.models.caches import DecodeBatch, SequencePlaces, sequence_batch
 from foveate.models.lfm2_vl.fp8_layers import fp8_layers
 from tests.folded_tower import in_bfloat16, random_tower, run_tower, tower_config
 from tests.kernels.comparing import relative_error
@@ -18,7 +17,15 @@ pytestmark = [
     pytest.mark.skipif(torch.cuda.is_available(), reason="tests/gpu runs whole networks where there is a GPU"),
 ]
 
-TEXT_KERNELS = ("norm", "rotary_cache", "decode_attention", "short_convolution_step", "gated")
+TEXT_KERNELS = (
+    "norm",
+    "rotary_cache",
+    "prefill_attention",
+    "decode_attention",
+    "packed_convolution",
+    "short_convolution_step",
+    "gated",
+)
 PAGE_TOKENS = 16
 CONFIG = tower_config(hidden_size=48, intermediate_size=64, num_layers=2, num_heads=2)
 
@@ -47,7 +54,6 @@ def language():
 @torch.inference_mode()
 def prompt_and_steps(language):
     """Two prompts of 5 and 20 tokens, prefilled together, and two decode steps; the rows after each, and the caches."""
-    taps, device = language.config.conv_taps, torch.device("cpu")
     lengths, pages = [5, 20], [[3], [1, 2]]
     caches = language.new_caches(pages=4, page_tokens=PAGE_TOKENS, slots=2)
     caches.keys.zero_()
@@ -60,25 +66,18 @@ def prompt_and_steps(language):
     def row(sequence, token):
         return pages[sequence][token // PAGE_TOKENS] * PAGE_TOKENS + token % PAGE_TOKENS
 
-    contexts = tuple(torch.tensor([row(index, token) for token in range(n)]) for index, n in enumerate(lengths))
-    prompts = SequenceBatch(
-        new_tokens=tuple(lengths),
-        cached_tokens=(0, 0),
-        positions=torch.cat([torch.arange(length) for length in lengths]),
-        write_rows=torch.cat(contexts),
-        context_rows=contexts,
-        slots=torch.tensor([1, 0]),
-        convolution=convolution_index(lengths, taps, device),
-    )
+    tables = torch.tensor([[3, 0], [1, 2]], dtype=torch.int32)
+    bounds, slots = torch.tensor([0, 5, 25], dtype=torch.int32), torch.tensor([1, 0])
+    places = SequencePlaces(bounds, torch.zeros(2, dtype=torch.int32), tables, slots)
+    prompts = sequence_batch(places, sum(lengths), PAGE_TOKENS, dummy_page=0)
     results = [language(embeddings(sum(lengths)), prompts, caches)]
     for _ in range(2):
         step = DecodeBatch(
             positions=torch.tensor(lengths),
             write_rows=torch.tensor([row(index, length) for index, length in enumerate(lengths)]),
-            page_tables=torch.tensor([[3, 0], [1, 2]], dtype=torch.int32),
+            page_tables=tables,
             lengths=torch.tensor(lengths, dtype=torch.int32) + 1,
-            slots=torch.tensor([1, 0]),
-            convolution=convolution_index([1, 1], taps, device),
+            slots=slots,
         )
         results.append(language(embeddings(2), step, caches))
         lengths = [length + 1 for length in lengths]

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from foveate.errors import DeviceError
-from foveate.kernels.rotary import kept_rotary_frequencies
+from foveate.kernels.rotary import kept_rotary_table, rotary_angles
 from foveate.kernels.rotary_cache import (
     CacheRows,
     HeadNorms,
@@ -20,15 +20,16 @@ from tests.kernels.comparing import is_as_right, random, relative_error
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="Triton is made for Linux")
 
 ROWS = 40
+MOST_POSITIONS = 32768
 
 
 def arguments(tokens, heads, key_heads, head_size, dtype, device, seed=0):
     """A projection, positions up to 32,768, norms, and a cache of sevens."""
     qkv = random(tokens, (heads + 2 * key_heads) * head_size, dtype=dtype, device=device, seed=seed)
     generator = torch.Generator().manual_seed(seed)
-    positions = torch.randint(0, 32768, (tokens,), generator=generator).to(device)
+    positions = torch.randint(0, MOST_POSITIONS, (tokens,), generator=generator).to(device)
     weights = (random(head_size, dtype=dtype, device=device, seed=seed + part) for part in (1, 2))
-    norms = HeadNorms(*weights, eps=1e-5, theta=1e6)
+    norms = HeadNorms(*weights, eps=1e-5, theta=1e6, most_positions=MOST_POSITIONS)
     keys, values = (torch.full((ROWS, key_heads, head_size), 7.0, dtype=dtype, device=device) for _ in range(2))
     return qkv, positions, norms, CacheRows(keys, values, torch.randperm(ROWS, generator=generator)[:tokens].to(device))
 
@@ -47,7 +48,7 @@ def test_queries_keys_and_values_are_those_of_plain_torch(device, tokens, heads,
     twin_cache = copied(cache)
     query = rotate_and_cache_triton(qkv, positions, norms, cache)
     twin = rotate_and_cache_reference(qkv, positions, norms, twin_cache)
-    wide_norms = HeadNorms(norms.query.float(), norms.key.float(), norms.eps, norms.theta)
+    wide_norms = replace(norms, query=norms.query.float(), key=norms.key.float())
     wide_cache = CacheRows(twin_cache.keys.float(), twin_cache.values.float(), cache.write_rows)
     exact = rotate_and_cache_reference(qkv.float(), positions, wide_norms, wide_cache)
     if dtype == torch.float32:
@@ -89,13 +90,30 @@ def test_the_model_s_entry_gives_the_twin_on_a_cpu_and_the_kernel_on_a_gpu(devic
     assert torch.equal(rotate_and_cache(qkv, positions, norms, cache), expected)
 
 
-def test_the_frequencies_are_made_once_and_not_inside_a_capture(monkeypatch):
-    kept_rotary_frequencies.cache_clear()
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("head_size", [24, 64])
+def test_the_kept_angles_have_the_bits_of_the_twin_s_at_every_position(device, head_size, dtype):
+    table = kept_rotary_table(head_size, 1e6, 128000, dtype, device)
+    positions = torch.arange(0, 128000, 7, device=device)
+    for kept, angles in zip(table.unbind(1), rotary_angles(positions, head_size, 1e6, dtype), strict=True):
+        assert torch.equal(torch.cat((kept, kept), -1)[positions], angles[:, 0])
+
+
+def test_a_position_outside_the_table_reads_the_nearest_inside(device):
+    qkv, _, norms, cache = arguments(4, 4, 2, 16, torch.float32, device)
+    norms = replace(norms, most_positions=100)
+    inside, outside = (torch.tensor(each, device=device) for each in ([99, 99, 0, 0], [100, 2**40, -1, -(2**40)]))
+    nearest = rotate_and_cache_triton(qkv, inside, norms, copied(cache))
+    assert torch.equal(rotate_and_cache_triton(qkv, outside, norms, cache), nearest)
+
+
+def test_the_angles_are_made_once_and_not_inside_a_capture(monkeypatch):
+    kept_rotary_table.cache_clear()
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
     with pytest.raises(DeviceError, match="run the model once before it is captured"):
-        kept_rotary_frequencies(64, 1e6, torch.device("cuda"))
-    cpu = torch.device("cpu")
-    assert kept_rotary_frequencies(64, 1e6, cpu) is kept_rotary_frequencies(64, 1e6, cpu)
+        kept_rotary_table(64, 1e6, 100, torch.bfloat16, torch.device("cuda"))
+    wanted = (64, 1e6, 100, torch.bfloat16, torch.device("cpu"))
+    assert kept_rotary_table(*wanted) is kept_rotary_table(*wanted)
 
 
 WRONG = {

@@ -30,7 +30,7 @@ class Run:
         longest = max(len(prompt.token_ids) for prompt in prompts) + 64
         pages = len(self.prompts) * -(-longest // page_tokens)
         caches = model.language.new_caches(pages=pages, page_tokens=page_tokens, slots=len(self.prompts))
-        self.pool = CachePool(caches, model.config.language.conv_taps)
+        self.pool = CachePool(caches)
         self.memories = [self.pool.open() for _ in self.prompts]
 
     @torch.inference_mode()

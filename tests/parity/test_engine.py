@@ -145,7 +145,7 @@ def test_a_prompt_may_be_cut_at_any_place(pair_of: Callable[[str], Pair], name: 
         for first, end in pairwise(edges):
             before, here = ids[:first].count(placeholder), ids[first:end].count(placeholder)
             part = features[before : before + here] if here else None
-            result = prefill.run([Chunk(own, ids[first:end], part, end == len(ids))], SamplingKind.GREEDY)
+            result = prefill.run([Chunk(own, torch.tensor(ids[first:end]), part, end == len(ids))], SamplingKind.GREEDY)
             assert (result is None) == (end < len(ids))
         memory.pool.close(own)
         return result.logits[0]

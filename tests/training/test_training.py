@@ -50,7 +50,7 @@ def test_the_training_forward_gives_the_rows_of_the_served_model(built: tuple[Lf
         served = model.encoder(pixels, batch.tile_shapes)
         assert (features - served).norm() <= 1e-5 * served.norm()
         embeddings = model.language.embedding(batch.token_ids).index_copy(0, batch.feature_rows, features)
-        pool = CachePool(model.language.new_caches(pages=128, page_tokens=64, slots=len(examples)), 3)
+        pool = CachePool(model.language.new_caches(pages=128, page_tokens=64, slots=len(examples)))
         sequences = [(pool.open(), len(example.token_ids)) for example in examples]
         expected = model.language(embeddings, pool.append(sequences), pool.tensors)
         hidden = understand(model.language, embeddings, batch)

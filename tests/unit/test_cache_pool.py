@@ -1,5 +1,7 @@
 """No page and no slot has two owners, whatever is opened, filled and closed; what does not fit changes nothing."""
 
+from itertools import accumulate
+
 import pytest
 import torch
 from hypothesis import settings
@@ -15,7 +17,7 @@ PAGES, PAGE_TOKENS, SLOTS, TAPS = 9, 4, 4, 3
 
 def new_pool() -> CachePool:
     keys = torch.zeros(2, PAGES, PAGE_TOKENS, 1, 1)
-    return CachePool(CacheTensors(keys, torch.zeros_like(keys), torch.ones(3, SLOTS, TAPS - 1, 2)), TAPS)
+    return CachePool(CacheTensors(keys, torch.zeros_like(keys), torch.ones(3, SLOTS, TAPS - 1, 2)))
 
 
 class PoolLife(RuleBasedStateMachine):
@@ -65,7 +67,9 @@ class PoolLife(RuleBasedStateMachine):
             [memory.pages[token // PAGE_TOKENS] * PAGE_TOKENS + token % PAGE_TOKENS for token in range(start + new)]
             for (memory, new), start in zip(parts, cached, strict=True)
         ]
-        assert [part.tolist() for part in batch.context_rows] == rows
+        for (memory, _), table in zip(parts, batch.page_tables.tolist(), strict=True):
+            assert table[: len(memory.pages)] == memory.pages
+            assert set(table[len(memory.pages) :]) <= {0}
         assert batch.write_rows.tolist() == [
             row for part, start in zip(rows, cached, strict=True) for row in part[start:]
         ]
@@ -73,9 +77,10 @@ class PoolLife(RuleBasedStateMachine):
             start + token for (_, new), start in zip(parts, cached, strict=True) for token in range(new)
         ]
         assert batch.slots.tolist() == [memory.slot for memory, _ in parts]
-        assert (batch.new_tokens, batch.cached_tokens) == (tuple(new for _, new in parts), tuple(cached))
-        ends = torch.tensor([new for _, new in parts]).cumsum(0) - 1
-        assert batch.last_tokens.tolist() == ends.tolist()
+        assert batch.cached.tolist() == cached
+        bounds = [0, *accumulate(new for _, new in parts)]
+        assert batch.bounds.tolist() == bounds
+        assert batch.last_tokens.tolist() == [end - 1 for end in bounds[1:]]
 
     @invariant()
     def every_page_and_slot_has_one_owner(self) -> None:
@@ -131,7 +136,7 @@ def test_a_sequence_may_have_all_its_pages_from_the_start_or_is_not_begun():
 def test_what_is_spare_is_never_handed_out():
     keys = torch.zeros(2, PAGES, PAGE_TOKENS, 1, 1)
     tensors = CacheTensors(keys, torch.zeros_like(keys), torch.ones(3, SLOTS, TAPS - 1, 2))
-    pool = CachePool(tensors, TAPS, spare=1)
+    pool = CachePool(tensors, spare=1)
     memories = [pool.open(0) for _ in range(SLOTS - 1)]
     pool.append([(memories[0], (PAGES - 1) * PAGE_TOKENS)])
     assert (pool.num_free_pages, pool.num_free_slots) == (0, 0)

@@ -42,12 +42,14 @@ def test_the_check_runs_real_numbers_through_both_parts(model):
     assert all(torch.equal(part, again[name]) for name, part in found.items())
 
 
-@pytest.mark.parametrize("part", ["the encoder", "a decode step", "the keys of a decode step"])
+@pytest.mark.parametrize(
+    "part", ["the encoder", "a prefill", "a decode step", "the keys of both", "the states of both"]
+)
 @pytest.mark.parametrize("change", [lambda rows: rows.roll(1, -1), lambda rows: rows * float("nan")])
 def test_wrong_numbers_switch_them_off_and_are_logged(model, monkeypatch, caplog, part, change):
     kernels_do(monkeypatch, lambda found: {**found, part: change(found[part])})
     kernel_check.check_kernels(model)
-    assert part in availability.fault()
+    assert availability.fault().startswith(f"{part} is ")
     assert caplog.records[0].levelno == logging.ERROR
     assert not availability.runs_triton()
 

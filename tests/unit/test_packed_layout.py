@@ -63,7 +63,7 @@ def test_each_token_gathers_the_patches_of_its_block_in_reading_order(batch: tup
     layout = layout_of(*batch)
     num_padding = padding // factor**2
     assert layout.gather_index.view(-1, factor**2).tolist() == expected + [[0] * factor**2] * num_padding
-    assert layout.token_mask.flatten().tolist() == [True] * len(expected) + [False] * num_padding
+    assert layout.is_padding.flatten().tolist() == [False] * len(expected) + [True] * num_padding
 
 
 def test_shapes_of_32_bit_integers_do_as_well():

@@ -3,6 +3,7 @@
 import typer
 
 from foveate.commands.bench_encoder import encoder
+from foveate.commands.bench_serving import latency, throughput
 from foveate.commands.describe import describe
 from foveate.commands.doctor import doctor
 from foveate.commands.evaluate import evaluation
@@ -24,4 +25,6 @@ app.command()(tune)
 
 bench = typer.Typer(help="Time a part of Foveate on this machine.", add_completion=False, rich_markup_mode=None)
 bench.command()(encoder)
+bench.command()(latency)
+bench.command()(throughput)
 app.add_typer(bench, name="bench")

@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 
 import torch
 
 from foveate.errors import ConfigurationError
-from foveate.kernels.short_convolution import ConvolutionIndex, convolution_index
-from foveate.models.caches import CacheTensors, SequenceBatch
+from foveate.models.caches import CacheTensors, SequenceBatch, SequencePlaces, sequence_batch
 from foveate.models.transfer import to_device
 
 PAGE_TOKENS = 64
@@ -33,9 +33,8 @@ class CachePool:
     The last `spare` pages and slots are never handed out: padding writes there.
     """
 
-    def __init__(self, tensors: CacheTensors, conv_taps: int, *, spare: int = 0) -> None:
+    def __init__(self, tensors: CacheTensors, *, spare: int = 0) -> None:
         self.tensors = tensors
-        self._conv_taps = conv_taps
         self.num_pages = tensors.keys.shape[1] - spare
         self.num_slots = tensors.states.shape[1] - spare
         self._free_pages = list(range(self.num_pages))[::-1]
@@ -89,14 +88,17 @@ class CachePool:
 
         Raises ConfigurationError, and changes nothing, when there are not enough free pages.
         """
+        cached = [memory.num_tokens for memory, _ in sequences]
+        self.grow(sequences)
+        return self._batch(sequences, cached)
+
+    def grow(self, sequences: Sequence[tuple[SequenceMemory, int]]) -> None:
+        """Make room for new tokens, and count them; raises as `append` does."""
         needs = [max(0, self.pages_for(memory.num_tokens + new) - len(memory.pages)) for memory, new in sequences]
         taken = iter(self._take(sum(needs)))
-        for (memory, _), need in zip(sequences, needs, strict=True):
+        for (memory, new), need in zip(sequences, needs, strict=True):
             memory.pages += [next(taken) for _ in range(need)]
-        batch = self._batch(sequences)
-        for memory, new in sequences:
             memory.num_tokens += new
-        return batch
 
     def _take(self, count: int) -> list[int]:
         if count > len(self._free_pages):
@@ -105,27 +107,16 @@ class CachePool:
             )
         return [self._free_pages.pop() for _ in range(count)]
 
-    def _batch(self, sequences: Sequence[tuple[SequenceMemory, int]]) -> SequenceBatch:
+    def _batch(self, sequences: Sequence[tuple[SequenceMemory, int]], cached: Sequence[int]) -> SequenceBatch:
         device = self.tensors.keys.device
-        new_tokens = tuple(new for _, new in sequences)
-        cached = tuple(memory.num_tokens for memory, _ in sequences)
-        contexts = tuple(self._rows(memory, memory.num_tokens + new) for memory, new in sequences)
-        positions = torch.cat([torch.arange(start, start + new) for start, new in zip(cached, new_tokens, strict=True)])
-        convolution = convolution_index(new_tokens, self._conv_taps, torch.device("cpu"))
-        write_rows = torch.cat([rows[start:] for rows, start in zip(contexts, cached, strict=True)])
-        return SequenceBatch(
-            new_tokens=new_tokens,
-            cached_tokens=cached,
-            positions=to_device(positions, device),
-            write_rows=to_device(write_rows, device),
-            context_rows=to_device(torch.cat(contexts), device).split([len(rows) for rows in contexts]),
+        tables = torch.zeros(len(sequences), max(len(memory.pages) for memory, _ in sequences), dtype=torch.int32)
+        for row, (memory, _) in zip(tables, sequences, strict=True):
+            row[: len(memory.pages)] = torch.tensor(memory.pages, dtype=torch.int32)
+        bounds = torch.tensor([0, *accumulate(new for _, new in sequences)], dtype=torch.int32)
+        places = SequencePlaces(
+            bounds=to_device(bounds, device),
+            cached=to_device(torch.tensor(cached, dtype=torch.int32), device),
+            page_tables=to_device(tables, device),
             slots=to_device(torch.tensor([memory.slot for memory, _ in sequences]), device),
-            convolution=ConvolutionIndex(
-                to_device(convolution.inputs, device), to_device(convolution.next_state, device)
-            ),
         )
-
-    def _rows(self, memory: SequenceMemory, count: int) -> torch.Tensor:
-        page_tokens = self.tensors.page_tokens
-        rows = torch.tensor(memory.pages)[:, None] * page_tokens + torch.arange(page_tokens)
-        return rows.flatten()[:count]
+        return sequence_batch(places, int(bounds[-1]), self.tensors.page_tokens, dummy_page=0)

@@ -62,6 +62,10 @@ class StageClock:
         """Add time that was measured elsewhere."""
         self._host_ms[stage] = self._host_ms.get(stage, 0.0) + milliseconds
 
+    def add_span(self, stage: str, span: Span) -> None:
+        """Add what a span takes; the device need not be there yet."""
+        self._spans.append((stage, span))
+
     @contextmanager
     def host(self, stage: str) -> Iterator[None]:
         """Time work that is done when the block ends."""
@@ -79,7 +83,7 @@ class StageClock:
             yield
         finally:
             span.stop()
-            self._spans.append((stage, span))
+            self.add_span(stage, span)
 
     def milliseconds(self) -> dict[str, float]:
         """Return the total of each stage; waits for the device."""

@@ -15,7 +15,6 @@ from torch import Tensor
 from foveate.engine.sampler import SamplingKind
 from foveate.engine.slots import SlotTable
 from foveate.kernels.availability import HAS_TRITON, fault
-from foveate.kernels.short_convolution import ConvolutionIndex, convolution_index
 from foveate.models.caches import CacheTensors
 from foveate.models.lfm2_vl.model import Lfm2VlModel
 from foveate.models.transfer import to_device
@@ -78,10 +77,8 @@ class Decoder:
     def record(self, progress: Progress | None = None) -> None:
         """Record a step of every size and kind, largest first, on padding alone."""
         keys = [(size, kind) for size in reversed(self._sizes) for kind in SamplingKind]
-        taps = self._model.config.language.conv_taps
         for number, (size, kind) in enumerate(keys, 1):
-            convolution = convolution_index([1] * size, taps, self._model.device)
-            self._steps[size, kind] = self.backend.capture(partial(self._step, size, kind, convolution))
+            self._steps[size, kind] = self.backend.capture(partial(self._step, size, kind))
             if progress:
                 progress(number, len(keys))
 
@@ -100,9 +97,9 @@ class Decoder:
         self._steps[size, kind]()
         return self._output[: len(slots)]
 
-    def _step(self, size: int, kind: SamplingKind, convolution: ConvolutionIndex) -> None:
+    def _step(self, size: int, kind: SamplingKind) -> None:
         rows, language = self._rows[:size], self._model.language
-        batch = self._slots.decode_batch(rows, convolution)
+        batch = self._slots.decode_batch(rows)
         hidden = language(language.embedding(self._slots.tokens[rows]), batch, self._caches)
         tokens = self._slots.sample(kind, language.logits(hidden), rows, batch.positions + 1)
         self._output[:size].copy_(tokens)

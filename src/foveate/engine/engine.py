@@ -19,6 +19,7 @@ from foveate.engine.image_stage import ImageStage
 from foveate.engine.launcher import Launcher
 from foveate.engine.memory import allocate
 from foveate.engine.prefill import Prefill
+from foveate.engine.prefill_graphs import PrefillGraphs
 from foveate.engine.preparation import Preparation, Prepared
 from foveate.engine.request import Request, Sink, Stage
 from foveate.engine.scheduler import Scheduler
@@ -63,8 +64,13 @@ class Engine:
         self._preparation = Preparation(processor, self.cache, device, _image_options(model, processor))
         self._memory = allocate(model, self.settings)
         pool, slots = self._memory.pool, self._memory.slots
-        decoder = Decoder(model, pool.tensors, slots, backend or step_backend(device))
+        backend = backend or step_backend(device)
+        decoder = Decoder(model, pool.tensors, slots, backend)
         decoder.record(progress)
+        graphs = None
+        if backend.name != "direct":  # called, not replayed, a graph would be padding for nothing
+            graphs = PrefillGraphs(model, pool.tensors, slots, backend, self.settings.prefill_tokens_per_step)
+            graphs.record(progress)
         streams = DeviceStreams(device)
         steps_ahead = int(device.type == "cuda") if self.settings.steps_ahead is None else self.settings.steps_ahead
         self._scheduler = Scheduler(pool, self.settings)
@@ -73,7 +79,7 @@ class Engine:
             self._memory,
             self._scheduler,
             ImageStage(encoder, self.cache, streams, device),
-            Launcher(self._scheduler, Prefill(model, pool, slots), decoder, device),
+            Launcher(self._scheduler, Prefill(model, pool, slots, graphs), decoder, device),
             streams,
             device,
             steps_ahead=steps_ahead,

@@ -1,5 +1,7 @@
 """Pictures → image features on captured graphs."""
 
+from functools import lru_cache
+
 import torch
 
 from foveate.engine.encoder_costs import cost_store
@@ -19,18 +21,20 @@ class GraphImageEncoder:
 
     def encode(self, batch: ImageBatch) -> EncodedImages:
         """Encode a batch."""
-        plan = self.manager.plan(batch)
-        return EncodedImages(self.manager.execute(batch, plan=plan), self._report(plan))
+        plan, features = self.manager.plan_and_execute(batch)
+        return EncodedImages(features, _report(plan, self.manager.backend_name))
 
-    def _report(self, plan: Plan) -> EncoderReport:
-        reasons = [run.reason or "unknown" for run in plan.eager_runs]
-        return EncoderReport(
-            mode="cuda_graph" if self.manager.backend_name == "cuda_graph" else "eager_buffers",
-            real_tokens=sum(run.tokens for run in plan.runs),
-            replays=tuple(run.budget for run in plan.replays if run.budget is not None),
-            padded_tokens=sum(run.padded_tokens for run in plan.replays),
-            eager_runs={reason: reasons.count(reason) for reason in dict.fromkeys(reasons)},
-        )
+
+@lru_cache(maxsize=1024)
+def _report(plan: Plan, backend_name: str) -> EncoderReport:
+    reasons = [run.reason or "unknown" for run in plan.eager_runs]
+    return EncoderReport(
+        mode="cuda_graph" if backend_name == "cuda_graph" else "eager_buffers",
+        real_tokens=plan.tokens,
+        replays=tuple(run.budget for run in plan.replays if run.budget is not None),
+        padded_tokens=sum(run.padded_tokens for run in plan.replays),
+        eager_runs={reason: reasons.count(reason) for reason in dict.fromkeys(reasons)},
+    )
 
 
 def capture_encoder(

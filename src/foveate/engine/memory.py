@@ -43,7 +43,7 @@ def allocate(model: Lfm2VlModel, settings: EngineSettings) -> EngineMemory:
         vocab_size=language.vocab_size,
         device=model.device,
     )
-    return EngineMemory(CachePool(tensors, language.conv_taps, spare=1), table)
+    return EngineMemory(CachePool(tensors, spare=1), table)
 
 
 def cache_bytes(device: torch.device, settings: EngineSettings) -> float:

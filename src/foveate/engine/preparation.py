@@ -35,6 +35,8 @@ class Prepared:
 
     token_ids: list[int]
     """The prompt, with one placeholder for every image token."""
+    ids: Tensor
+    """The same, `[tokens]` int64 on the host."""
     images: list[PreparedImage]
     """Its pictures, in the order of their placeholders."""
     image_tokens: int
@@ -73,7 +75,9 @@ class Preparation:
         with clock.host("prompt"):
             token_ids = self._processor.prompts.encode(messages, [image.grid for image in images])
         done.stop()
-        return Prepared(token_ids, images, token_ids.count(self._processor.config.image_token_id), clock, done)
+        ids = torch.tensor(token_ids)
+        image_tokens = int((ids == self._processor.config.image_token_id).sum())
+        return Prepared(token_ids, ids, images, image_tokens, clock, done)
 
     def _identified(self, source: ImageSource) -> tuple[bytes | None, ImageSource]:
         if not self._cache.max_bytes:

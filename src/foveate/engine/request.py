@@ -127,13 +127,13 @@ class Request:
     def chunk(self, tokens: int) -> Chunk:
         """Return the next so many tokens of its prompt, with the features of the placeholders among them."""
         assert self.memory is not None
-        ids, first = self.prompt.token_ids, self.prefilled
-        placeholders = ids[first : first + tokens].count(self.image_token_id)
+        ids, first = self.prompt.ids, self.prefilled
+        chosen = ids[first : first + tokens]
         features = None
-        if placeholders and self.features is not None:
-            before = ids[:first].count(self.image_token_id)
-            features = self.features[before : before + placeholders]
-        return Chunk(self.memory, ids[first : first + tokens], features, is_last=first + tokens == len(ids))
+        if self.features is not None:
+            before, placeholders = (int((part == self.image_token_id).sum()) for part in (ids[:first], chosen))
+            features = self.features[before : before + placeholders] if placeholders else None
+        return Chunk(self.memory, chosen, features, is_last=first + tokens == len(ids))
 
     def take(self, token: int) -> None:
         """Take the next token of the answer and tell the sender; ends the request where the answer ends."""

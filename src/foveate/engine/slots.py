@@ -13,8 +13,7 @@ from torch import Tensor
 from foveate.config import MAX_SEED, SamplingParams
 from foveate.engine.caches import SequenceMemory
 from foveate.engine.sampler import SamplingKind, SamplingRows, choose, has_penalties, likeliest
-from foveate.kernels.short_convolution import ConvolutionIndex
-from foveate.models.caches import DecodeBatch
+from foveate.models.caches import DecodeBatch, SequenceBatch, SequencePlaces, sequence_batch
 from foveate.models.transfer import to_device
 
 
@@ -53,7 +52,7 @@ class SlotTable:
             self._in_prompt[slot].zero_().index_fill_(0, to_device(torch.tensor(prompt_ids), self._device), True)
             self._counts[slot].zero_()
 
-    def decode_batch(self, rows: Tensor, convolution: ConvolutionIndex) -> DecodeBatch:
+    def decode_batch(self, rows: Tensor) -> DecodeBatch:
         """Return where the next token of each of `rows` `[rows]` lies; reads nothing on the host."""
         positions, page_tables = self.lengths[rows], self.page_tables[rows]
         pages = page_tables.gather(1, positions[:, None] // self._page_tokens)[:, 0].long()
@@ -63,8 +62,15 @@ class SlotTable:
             page_tables=page_tables,
             lengths=(positions + 1).to(torch.int32),
             slots=rows,
-            convolution=convolution,
         )
+
+    def prefill_batch(self, rows: Tensor, bounds: Tensor, cached: Tensor, tokens: int) -> SequenceBatch:
+        """Return where `tokens` packed prompt tokens of the slots `rows` `[sequences]` lie; reads nothing on the host.
+
+        `bounds` and `cached` are as in `SequenceBatch`.
+        """
+        places = SequencePlaces(bounds, cached, self.page_tables[rows], rows)
+        return sequence_batch(places, tokens, self._page_tokens, self._dummy_page)
 
     def sample(self, kind: SamplingKind, logits: Tensor, rows: Tensor, lengths: Tensor) -> Tensor:
         """Choose the next token of each row, and make it the one that runs next, at the position `lengths` `[rows]`.

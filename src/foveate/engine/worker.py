@@ -130,25 +130,24 @@ class Worker:
 
     def _encode(self) -> None:
         if self._call is not None:
-            is_idle = not (self._in_flight or self._scheduler.prefill_shares() or self._scheduler.decodable())
-            self._collect(self._call, wait=is_idle)
+            self._collect(self._call)
         if self._call is None:
             batch = self._scheduler.encoder_batch()
             if batch:
                 self._call = self._images.launch(batch)
                 for request, error in self._call.faults:
                     self._end(request, Failed(error))
-                self._collect(self._call, wait=False)
+                self._collect(self._call)
 
-    def _collect(self, call: EncoderCall, *, wait: bool) -> None:
-        """Let the requests of a call go on, if it is over."""
-        if wait:
-            call.span.wait()
+    def _collect(self, call: EncoderCall) -> None:
+        """Let the requests of a call go on: when it is over, or at once behind it if nobody else has work to do."""
         if not call.span.is_over:
-            return
+            if self._in_flight or self._scheduler.prefill_shares() or self._scheduler.decodable():
+                return
+            call.span.wait_on_device()
         for request in call.requests:
             if not request.is_ended:
-                request.clock.add("encode", call.span.milliseconds)
+                request.clock.add_span("encode", call.span)
                 request.stage = Stage.PREFILLING
         self._call = None
 

@@ -22,11 +22,12 @@ class StaticBuffers:
         self, config: EncoderCudaGraphConfig, capacities: Sequence[GraphCapacity], device: torch.device
     ) -> None:
         self._config = config
-        self._largest = {spec.key: max(_num_rows(spec, each) for each in capacities) for spec in config.buffers}
+        largest = {spec.key: max(_num_rows(spec, each) for each in capacities) for spec in config.buffers}
         self._inputs = {
-            spec.key: torch.zeros((self._largest[spec.key], *spec.row_shape), dtype=spec.dtype, device=device)
+            spec.key: torch.zeros((largest[spec.key], *spec.row_shape), dtype=spec.dtype, device=device)
             for spec in config.buffers
         }
+        self._views = {capacity: self._views_of(capacity) for capacity in capacities}
         tokens = max(capacity.tokens for capacity in capacities)
         self._output = torch.zeros((tokens, config.output_width), dtype=config.output_dtype, device=device)
         self._staging = PinnedRing(self._inputs) if device.type == "cuda" else None
@@ -38,6 +39,9 @@ class StaticBuffers:
 
     def inputs(self, capacity: GraphCapacity) -> dict[str, Tensor]:
         """Return the input buffers as the graph of `capacity` sees them."""
+        return dict(self._views[capacity])
+
+    def _views_of(self, capacity: GraphCapacity) -> dict[str, Tensor]:
         return {spec.key: self._inputs[spec.key][: _num_rows(spec, capacity)] for spec in self._config.buffers}
 
     def output(self, tokens: int) -> Tensor:
@@ -49,21 +53,21 @@ class StaticBuffers:
 
         Raises ValueError, before anything is copied, when there are more rows than fit into `capacity`.
         """
-        for spec in self._config.buffers:
-            given, most = values[spec.key].shape[0], _num_rows(spec, capacity)
+        buffers = self._views[capacity]
+        for key, buffer in buffers.items():
+            given, most = values[key].shape[0], buffer.shape[0]
             if given > most:
                 raise ValueError(
-                    f"{given} rows for the buffer {spec.key!r}; the graph of {capacity.tokens} tokens holds {most}"
+                    f"{given} rows for the buffer {key!r}; the graph of {capacity.tokens} tokens holds {most}"
                 )
-        slot = self._staging.acquire() if self._staging else None
+        slot: PinnedSlot | None = None
         for spec in self._config.buffers:
-            buffer, rows = self.inputs(capacity)[spec.key], values[spec.key]
-            if slot is not None and rows.device.type == "cpu":
+            buffer, rows = buffers[spec.key], values[spec.key]
+            if self._staging is not None and rows.is_cpu:
+                slot = slot or self._staging.acquire()
                 _load_pinned(buffer, rows, slot.tensors[spec.key], spec)
             else:
-                buffer[: rows.shape[0]].copy_(rows, non_blocking=True)
-                if spec.padding == "zero":
-                    buffer[rows.shape[0] :].zero_()
+                _load_rows(buffer, rows, spec)
         if slot is not None:
             slot.event.record()
 
@@ -107,13 +111,19 @@ class PinnedRing:
         return slot
 
 
-def _load_pinned(buffer: Tensor, rows: Tensor, pinned: Tensor, spec: BufferSpec) -> None:
+def _load_rows(buffer: Tensor, rows: Tensor, spec: BufferSpec) -> None:
     count = rows.shape[0]
-    pinned[:count].copy_(rows)  # converts the type on the host: fewer bytes cross the bus
-    if spec.padding == "zero":
-        count = buffer.shape[0]
-        pinned[rows.shape[0] : count].zero_()
-    buffer[:count].copy_(pinned[:count], non_blocking=True)
+    buffer.narrow(0, 0, count).copy_(rows, non_blocking=True)
+    if spec.padding == "zero" and count < buffer.shape[0]:
+        buffer[count:].zero_()
+
+
+def _load_pinned(buffer: Tensor, rows: Tensor, pinned: Tensor, spec: BufferSpec) -> None:
+    # What crosses the bus is of the buffer's own type, and goes in one piece: its padding has been zeroed on the host.
+    count = buffer.shape[0] if spec.padding == "zero" else rows.shape[0]
+    staged = pinned.narrow(0, 0, count)
+    _load_rows(staged, rows, spec)
+    buffer.narrow(0, 0, count).copy_(staged, non_blocking=True)
 
 
 def _num_rows(spec: BufferSpec, capacity: GraphCapacity) -> int:

@@ -1,4 +1,4 @@
-"""Plans that do not depend on company: `encoder_plan="fixed"`."""
+"""Plans that are remembered, and plans that do not depend on company: `encoder_plan="fixed"`."""
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
@@ -7,9 +7,18 @@ from foveate.graphs.plan import Plan
 from foveate.graphs.protocol import EncoderItemSpec
 
 PLANS_KEPT = 1024
-"""Plans of items that are remembered; another size is planned again, to the same plan."""
+"""Plans that are remembered; other sizes are planned again, to the same plan."""
 
 PlanBatch = Callable[[Sequence[EncoderItemSpec]], Plan]
+
+
+def keep_plans(plan_batch: PlanBatch) -> PlanBatch:
+    """Return what plans as `plan_batch` does, and remembers the plans of the sizes that came last.
+
+    `plan_batch` must give the same plan whenever it is asked for the same items.
+    """
+    remembered = lru_cache(maxsize=PLANS_KEPT)(plan_batch)
+    return lambda specs: remembered(tuple(specs))
 
 
 class ItemByItem:

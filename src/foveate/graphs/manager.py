@@ -19,10 +19,10 @@ from foveate.graphs.contract import OutputRows, check_out, check_output, check_p
 from foveate.graphs.cost_measuring import CostMeasurement
 from foveate.graphs.cost_store import CostStore
 from foveate.graphs.costs import EncoderCosts, FixedCosts
-from foveate.graphs.fixed_plans import ItemByItem, PlanBatch
+from foveate.graphs.fixed_plans import ItemByItem, PlanBatch, keep_plans
 from foveate.graphs.plan import Plan, PlannedRun
 from foveate.graphs.planner import Planner, eager_plan
-from foveate.graphs.protocol import Batch, GraphCapacity, SupportsEncoderCudaGraph
+from foveate.graphs.protocol import Batch, EncoderItemSpec, GraphCapacity, SupportsEncoderCudaGraph
 from foveate.graphs.settings import EncoderGraphSettings
 from foveate.graphs.stats import CostSource, EncoderStats, GraphMemory, GraphReport, StartUp
 
@@ -71,12 +71,13 @@ class EncoderCudaGraphManager(Generic[Batch]):
         self._graphs: dict[int, CapturedGraph] = {}
         self._reports: tuple[GraphReport, ...] = ()
         self._free_bytes = (0, 0)
-        self._plan_captured = self._maybe_fixed(Planner(()).plan)
-        self._plan_uncaptured = self._maybe_fixed(partial(eager_plan, reason="modality_not_captured"))
+        self._plan_captured = self._kept(Planner(()).plan)
+        self._plan_uncaptured = self._kept(partial(eager_plan, reason="modality_not_captured"))
         self.costs: EncoderCosts = FixedCosts()
         self.start_up = StartUp(0.0, 0.0, 0.0, "fixed")
         self._lock = threading.Lock()
         self._idle = torch.cuda.Event() if device.type == "cuda" else None
+        self._last_stream: torch.cuda.Stream | None = None
         self.stats = EncoderStats()
 
     @property
@@ -106,18 +107,19 @@ class EncoderCudaGraphManager(Generic[Batch]):
         usable, start = captured.usable, time.perf_counter()
         self.stats.graphs_switched_off = len(self._graphs) - len(usable)
         self.costs, source = self._choose_costs(usable)
-        self._plan_captured = self._maybe_fixed(Planner(usable, self.costs).plan)
+        self._plan_captured = self._kept(Planner(usable, self.costs).plan)
         costs_s = time.perf_counter() - start
         self.start_up = StartUp(captured.capture_s, captured.check_s, costs_s, source)
         self._log_start()
 
     def plan(self, batch: Batch) -> Plan:
         """Decide how a batch runs; host work alone."""
-        specs = self._model.get_encoder_cudagraph_item_specs(batch)
+        return self._plan(batch, self._model.get_encoder_cudagraph_item_specs(batch))
+
+    def _plan(self, batch: Batch, specs: Sequence[EncoderItemSpec]) -> Plan:
         is_captured = self._model.get_input_modality(batch) in self._config.modalities
         return self._plan_captured(specs) if is_captured else self._plan_uncaptured(specs)
 
-    @torch.no_grad()
     def execute(self, batch: Batch, out: OutputRows | None = None, *, plan: Plan | None = None) -> list[Tensor]:
         """Encode a batch of any size on the current stream.
 
@@ -125,37 +127,51 @@ class EncoderCudaGraphManager(Generic[Batch]):
         there and returns an empty list. `plan` is one that `plan(batch)` gave. Nothing is read back from the device.
         Raises ValueError when `out` or `plan` do not fit the batch, or when the model breaks its own item specs.
         """
+        return self.plan_and_execute(batch, out, plan=plan)[1]
+
+    @torch.no_grad()
+    def plan_and_execute(
+        self, batch: Batch, out: OutputRows | None = None, *, plan: Plan | None = None
+    ) -> tuple[Plan, list[Tensor]]:
+        """Do what `execute` does; returns the plan that was followed, too."""
         specs = self._model.get_encoder_cudagraph_item_specs(batch)
-        plan = plan or self.plan(batch)
-        check_plan(plan, specs, self._graphs)
+        if plan is None:
+            plan = self._plan(batch, specs)
+        else:
+            check_plan(plan, specs, self._graphs)
         if out is not None:
             check_out(out, plan.tokens, self._config.output_width)
         with self._lock:
             result = self._encode(batch, plan, out)
             self.stats.count(plan, len(specs))
-        return [] if result is None else self._model.postprocess_encoder_output(result, specs)
+        return plan, [] if result is None else self._model.postprocess_encoder_output(result, specs)
 
     def _encode(self, batch: Batch, plan: Plan, out: OutputRows | None = None) -> Tensor | None:
         """Run a batch by a plan; returns its rows `[tokens, output_width]`, or None if they went to `out`."""
-        if len(plan.eager_runs) == len(plan.runs) == 1 and out is None:
-            return self._run(batch, plan.runs[0])  # fresh rows already, in the right order: nothing to copy
+        is_one_run = len(plan.runs) == 1  # of all tiles in order
+        if is_one_run and plan.runs[0].budget is None and out is None:
+            return self._run(batch, plan.runs[0])  # fresh rows already: nothing to copy
         result = None if out else self._fresh(plan.tokens)
         with self._buffers_in_use():
             first = 0
             for run in plan.runs:
-                rows = self._run(self._model.select_encoder_cudagraph_items(batch, run.tiles), run)
+                part = batch if is_one_run else self._model.select_encoder_cudagraph_items(batch, run.tiles)
+                rows = self._run(part, run)
                 _write(rows, first, result, out)
                 first += run.tokens
         return result
 
     @contextmanager
     def _buffers_in_use(self) -> Iterator[None]:
-        # On whatever streams two calls run, the device finishes the first before the second touches a buffer.
+        # On whatever streams two calls run, the device finishes the first before the second touches a buffer. On one
+        # and the same stream it does so by itself.
         if self._idle is None:
             yield
             return
         stream = torch.cuda.current_stream(self._device)
-        stream.wait_event(self._idle)
+        if stream != self._last_stream:
+            stream.wait_event(self._idle)
+        self._last_stream = stream
         try:
             yield
         finally:
@@ -174,8 +190,8 @@ class EncoderCudaGraphManager(Generic[Batch]):
     def _fresh(self, tokens: int) -> Tensor:
         return torch.empty(tokens, self._config.output_width, dtype=self._config.output_dtype, device=self._device)
 
-    def _maybe_fixed(self, plan_batch: PlanBatch) -> PlanBatch:
-        return ItemByItem(plan_batch) if self._has_fixed_plans else plan_batch
+    def _kept(self, plan_batch: PlanBatch) -> PlanBatch:
+        return keep_plans(ItemByItem(plan_batch) if self._has_fixed_plans else plan_batch)
 
     def _choose_costs(self, usable: Sequence[GraphCapacity]) -> tuple[EncoderCosts, CostSource]:
         if self._given_costs is not None:
@@ -210,4 +226,4 @@ def _write(rows: Tensor, first: int, result: Tensor | None, out: OutputRows | No
     if out is not None:
         out.embeddings.index_copy_(0, out.rows[first : first + rows.shape[0]], rows.to(out.embeddings.dtype))
     elif result is not None:
-        result[first : first + rows.shape[0]].copy_(rows)
+        result.narrow(0, first, rows.shape[0]).copy_(rows)

@@ -1,6 +1,7 @@
 """How a batch will run: which tiles go into which graph, and which run eagerly."""
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Literal
 
 EagerReason = Literal["tile_exceeds_every_budget", "graphs_switched_off", "modality_not_captured", "cheaper"]
@@ -54,22 +55,22 @@ class Plan:
 
     runs: tuple[PlannedRun, ...]
 
-    @property
+    @cached_property
     def replays(self) -> tuple[PlannedRun, ...]:
         """The runs that replay a graph."""
         return tuple(run for run in self.runs if run.budget is not None)
 
-    @property
+    @cached_property
     def eager_runs(self) -> tuple[PlannedRun, ...]:
         """The runs that do not."""
         return tuple(run for run in self.runs if run.budget is None)
 
-    @property
+    @cached_property
     def num_tiles(self) -> int:
         """Tiles of the batch."""
         return sum(len(run.tiles) for run in self.runs)
 
-    @property
+    @cached_property
     def tokens(self) -> int:
         """Output rows of the batch."""
         return sum(run.tokens for run in self.runs)

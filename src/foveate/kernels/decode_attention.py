@@ -13,14 +13,18 @@ from foveate.kernels.availability import runs_triton
 
 __all__ = ["decode_attention", "decode_attention_reference", "decode_attention_triton", "split_count"]
 
-PROGRAMS = 264
-"""Programs that a launch should have: two for each of the 132 multiprocessors of an H100 or H200."""
+PROGRAMS = 256
+"""Programs that a launch should have: almost two for each of the 132 multiprocessors of an H100 or H200. Contexts are
+not cut where there are as many without."""
 
 MOST_SPLITS = 64
 """Splits of one context, all of which one small program joins."""
 
 BLOCK_TOKENS = 64
 """Tokens whose keys and values a program reads in one step."""
+
+WARPS = 2
+"""Of a program: more of them wait for each other in every product of 16 query rows."""
 
 STAGES = 5
 """Steps of a program that overlap. A page's number has to be there before its keys, which takes up stages of its own:
@@ -66,7 +70,8 @@ def decode_attention_reference(
 def split_count(sequences: int, key_heads: int, most_tokens: int) -> int:
     """Into how many splits each context is cut: a power of two, from what a captured graph freezes anyway.
 
-    As many as fill the GPU, and no more than a context of `most_tokens` has blocks.
+    As many as fill the GPU, and no more than a context of `most_tokens` has blocks. A context of fewer blocks than
+    splits leaves the last ones without work.
     """
     wanted = -(-PROGRAMS // max(sequences * key_heads, 1))
     splits = min(wanted, MOST_SPLITS, max(-(-most_tokens // BLOCK_TOKENS), 1))
@@ -81,14 +86,19 @@ def decode_attention_triton(
     lengths: Tensor,
     *,
     splits: int | None = None,
-    warps: int = 4,
+    warps: int = WARPS,
     stages: int = STAGES,
+    carries_page: bool = False,
+    overlaps: bool = False,
 ) -> Tensor:
     """`decode_attention` in one or two launches that read nothing back to the host; their grids depend on shapes alone.
 
     splits: a power of two, how many programs share one context; by default `split_count`. It changes the order of the
     sums, so the last bits of a result depend on the size of the batch. warps, stages: of one program, at least 2 stages
-    (`attention_kernel` says why). A length of 0 gives zeros.
+    (`attention_kernel` says why). carries_page: whether a program asks for the number of a page while it has the one
+    before, instead of in a stage of its own; pages must be of whole blocks. overlaps: whether the launch that joins
+    splits is set up while they still run (programmatic dependent launch: compute capability 9.0). A length of 0 gives
+    zeros.
 
     Raises ValueError for shapes, types or layouts other than those of `decode_attention`, contiguous.
     """
@@ -97,6 +107,8 @@ def decode_attention_triton(
     _check(query, key_pages, value_pages, page_tables, lengths)
     sequences, heads, head_size = query.shape
     _, page_tokens, key_heads, _ = key_pages.shape
+    if carries_page and page_tokens % BLOCK_TOKENS:
+        raise ValueError(f"carries_page takes pages of a multiple of {BLOCK_TOKENS} tokens: got {page_tokens}.")
     splits = splits or split_count(sequences, key_heads, page_tables.shape[1] * page_tokens)
     out = query.new_empty(sequences, heads * head_size)
     if out.numel() == 0:
@@ -125,12 +137,23 @@ def decode_attention_triton(
             block_rows=max(SMALLEST_BLOCK, _power_of_two(group)),
             block_tokens=BLOCK_TOKENS,
             channels=channels,
+            carries_page=carries_page,
+            overlaps=overlaps,
             num_warps=warps,
             num_stages=stages,
         )
         if splits > 1:
             join_splits_kernel[sequences * heads,](
-                sums, peaks, weights, out, head_size=head_size, splits=splits, channels=channels, num_warps=4
+                sums,
+                peaks,
+                weights,
+                out,
+                head_size=head_size,
+                splits=splits,
+                channels=channels,
+                overlaps=overlaps,
+                num_warps=4,
+                **({"launch_pdl": True} if overlaps else {}),
             )
     return out
 

@@ -15,6 +15,7 @@ software-pipelined loop.
 
 import triton
 import triton.language as tl
+from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 __all__ = ["decode_attention_kernel", "join_splits_kernel"]
 
@@ -39,13 +40,17 @@ def decode_attention_kernel(
     block_rows: tl.constexpr,
     block_tokens: tl.constexpr,
     channels: tl.constexpr,
+    carries_page: tl.constexpr,
+    overlaps: tl.constexpr,
 ) -> None:
     """One split of one sequence's context, for the `group` query heads of one key-value head.
 
     How long a split is follows from the sequence's own length, so a short one does not leave its work to one program.
     With one split the result goes to `out`; otherwise the unweighted sum, the peak and the weight of the softmax go to
-    `sums`, `peaks` and `weights`. `scale` includes log2(e).
+    `sums`, `peaks` and `weights`; a split without tokens has no sum. `scale` includes log2(e).
     """
+    if overlaps:
+        gdc_launch_dependents()
     sequence, key_head, split = tl.program_id(0), tl.program_id(1), tl.program_id(2)
     key_heads = tl.num_programs(1)
     length = tl.load(lengths + sequence)
@@ -64,11 +69,20 @@ def decode_attention_kernel(
     peak = tl.full([block_rows], float("-inf"), tl.float32)
     weight = tl.zeros([block_rows], tl.float32)
     total = tl.zeros([block_rows, channels], tl.float32)
+    table = page_table + sequence * table_stride
+    if carries_page:
+        # A block lies in one page, whose number was asked for one block before.
+        page = tl.load(table + begin // page_tokens, mask=begin < end, other=0)
     for start in range(begin, end, block_tokens):
         token = start + tl.arange(0, block_tokens)
         is_token = token < end
-        page = tl.load(page_table + sequence * table_stride + token // page_tokens, mask=is_token, other=0)
-        cache_row = page.to(tl.int64) * page_tokens + token % page_tokens
+        if carries_page:
+            cache_row = page.to(tl.int64) * page_tokens + start % page_tokens + tl.arange(0, block_tokens)
+            following = start + block_tokens
+            page = tl.load(table + following // page_tokens, mask=following < end, other=0)
+        else:
+            pages = tl.load(table + token // page_tokens, mask=is_token, other=0)
+            cache_row = pages.to(tl.int64) * page_tokens + token % page_tokens
         offset = (cache_row * key_heads + key_head)[:, None] * head_size + channel[None, :]
         mask = is_token[:, None] & is_channel[None, :]
         key = tl.load(keys + offset, mask=mask, other=0.0)
@@ -95,7 +109,9 @@ def decode_attention_kernel(
         tl.store(peaks + part, peak, mask=is_head)
         tl.store(weights + part, weight, mask=is_head)
         tl.store(
-            sums + part[:, None] * head_size + channel[None, :], total, mask=is_head[:, None] & is_channel[None, :]
+            sums + part[:, None] * head_size + channel[None, :],
+            total,
+            mask=is_head[:, None] & is_channel[None, :] & (begin < end),
         )
 
 
@@ -108,8 +124,11 @@ def join_splits_kernel(
     head_size: tl.constexpr,
     splits: tl.constexpr,
     channels: tl.constexpr,
+    overlaps: tl.constexpr,
 ) -> None:
     """Joins the splits of one head of one sequence. A split without tokens has the peak -inf and counts for nothing."""
+    if overlaps:
+        gdc_wait()
     head = tl.program_id(0)
     split, channel = tl.arange(0, splits), tl.arange(0, channels)
     own = tl.load(peaks + head * splits + split)
@@ -118,7 +137,7 @@ def join_splits_kernel(
     weight = tl.sum(share * tl.load(weights + head * splits + split), 0)
     part = tl.load(
         sums + (head * splits + split)[:, None] * head_size + channel[None, :],
-        mask=(channel < head_size)[None, :],
+        mask=(own != float("-inf"))[:, None] & (channel < head_size)[None, :],
         other=0.0,
     )
     total = tl.sum(part * share[:, None], 0) / tl.where(weight > 0, weight, 1.0)

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from foveate.kernels.availability import runs_triton
-from foveate.kernels.layer_norm import check_offset, layer_norm_reference
+from foveate.kernels.layer_norm import check_offset, layer_norm_reference, piece_widths, row_warps
 
 __all__ = [
     "Fp8Rows",
@@ -32,6 +32,10 @@ __all__ = [
 
 LARGEST = 448.0
 """The largest number of e4m3."""
+
+STEP = 1 / LARGEST
+"""What a row's largest value is multiplied by to be its scale. A division by 448 would be one on a CPU, but torch turns
+it into this product on a GPU: multiplied wherever it runs, a row gets the same bits."""
 
 SMALLEST = 1e-12
 """A row whose largest value is below is scaled as if this were it: a row of zeros stays zeros."""
@@ -64,15 +68,18 @@ def quantise(rows: Tensor) -> Fp8Rows:
 def quantise_reference(rows: Tensor) -> Fp8Rows:
     """Round rows `[rows, width]` of any float type to float8."""
     wide = rows.float()
-    scales = wide.abs().amax(-1, keepdim=True).clamp(min=SMALLEST) / LARGEST
-    return Fp8Rows((wide / scales).to(torch.float8_e4m3fn), scales)
+    scales = wide.abs().amax(-1, keepdim=True).clamp(min=SMALLEST) * STEP
+    return Fp8Rows((wide * scales.reciprocal()).to(torch.float8_e4m3fn), scales)
 
 
-def quantise_triton(rows: Tensor) -> Fp8Rows:
-    """What `quantise_reference` computes, in one launch; ValueError unless the rows are contiguous."""
+def quantise_triton(rows: Tensor, *, warps: int | None = None) -> Fp8Rows:
+    """What `quantise_reference` computes, in one launch and with its bits; ValueError unless the rows are contiguous.
+
+    warps: of the program of a row, by default `row_warps`.
+    """
     from foveate.kernels.fp8_kernel import quantise_kernel
 
-    return _launch(quantise_kernel, rows)
+    return _launch(quantise_kernel, rows, warps)
 
 
 def gelu_fp8(rows: Tensor) -> Fp8Rows:
@@ -85,11 +92,14 @@ def gelu_fp8_reference(rows: Tensor) -> Fp8Rows:
     return quantise_reference(F.gelu(rows.float(), approximate="tanh"))
 
 
-def gelu_fp8_triton(rows: Tensor) -> Fp8Rows:
-    """What `gelu_fp8_reference` computes, in one launch; ValueError unless the rows are contiguous."""
+def gelu_fp8_triton(rows: Tensor, *, warps: int | None = None) -> Fp8Rows:
+    """What `gelu_fp8_reference` computes, in one launch; ValueError unless the rows are contiguous.
+
+    warps: of the program of a row, by default `row_warps`.
+    """
     from foveate.kernels.fp8_kernel import gelu_fp8_kernel
 
-    return _launch(gelu_fp8_kernel, rows)
+    return _launch(gelu_fp8_kernel, rows, warps)
 
 
 def layer_norm_fp8(
@@ -115,23 +125,33 @@ def layer_norm_fp8_reference(
 
 
 def layer_norm_fp8_triton(
-    hidden: Tensor, branch: Tensor | None, offset: Tensor, weight: Tensor, bias: Tensor, eps: float
+    hidden: Tensor,
+    branch: Tensor | None,
+    offset: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    eps: float,
+    *,
+    warps: int | None = None,
 ) -> Fp8Rows:
-    """What `layer_norm_fp8_reference` computes, in one launch; ValueError for other shapes or layouts."""
+    """What `layer_norm_fp8_reference` computes, in one launch; ValueError for other shapes or layouts.
+
+    warps: of the program of a row, by default `row_warps`.
+    """
     from foveate.kernels.fp8_kernel import layer_norm_fp8_kernel
 
-    width = weight.shape[0]
+    rows, width = hidden.shape[0], weight.shape[0]
     check_offset(offset, width)
     for name, tensor in (("hidden", hidden), ("branch", branch)):
-        if tensor is not None and (tensor.shape != (hidden.shape[0], width) or not tensor.is_contiguous()):
+        if tensor is not None and (tensor.shape != (rows, width) or not tensor.is_contiguous()):
             raise ValueError(
-                f"{name} must be [{hidden.shape[0]}, {width}], contiguous: got {list(tensor.shape)}, "
-                f"strides {tensor.stride()}."
+                f"{name} must be [{rows}, {width}], contiguous: got {list(tensor.shape)}, strides {tensor.stride()}."
             )
     out = _empty(hidden)
-    if hidden.shape[0]:
+    main, rest = piece_widths(width)
+    if rows:
         with torch.cuda.device_of(hidden):
-            layer_norm_fp8_kernel[hidden.shape[0],](
+            layer_norm_fp8_kernel[rows,](
                 hidden,
                 branch,
                 offset,
@@ -141,10 +161,11 @@ def layer_norm_fp8_triton(
                 out.scales,
                 eps,
                 SMALLEST,
-                LARGEST,
+                STEP,
                 width=width,
-                block=1 << (width - 1).bit_length(),
-                num_warps=4,
+                main=main,
+                rest=rest,
+                num_warps=warps or row_warps(width),
             )
     return out
 
@@ -178,20 +199,22 @@ def _empty(rows: Tensor) -> Fp8Rows:
     return Fp8Rows(values, torch.empty(rows.shape[0], 1, dtype=torch.float32, device=rows.device))
 
 
-def _launch(kernel: Any, rows: Tensor) -> Fp8Rows:
+def _launch(kernel: Any, rows: Tensor, warps: int | None) -> Fp8Rows:
     if rows.dim() != 2 or not rows.is_contiguous():
         raise ValueError(f"rows must be [rows, width], contiguous: got {list(rows.shape)}, strides {rows.stride()}.")
-    out, width = _empty(rows), rows.shape[1]
-    if rows.shape[0]:
+    out, (count, width) = _empty(rows), rows.shape
+    main, rest = piece_widths(width)
+    if count:
         with torch.cuda.device_of(rows):
-            kernel[rows.shape[0],](
+            kernel[count,](
                 rows,
                 out.values,
                 out.scales,
                 SMALLEST,
-                LARGEST,
+                STEP,
                 width=width,
-                block=1 << (width - 1).bit_length(),
-                num_warps=8 if width > 2048 else 4,
+                main=main,
+                rest=rest,
+                num_warps=warps or row_warps(width),
             )
     return out

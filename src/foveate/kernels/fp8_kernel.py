@@ -8,40 +8,54 @@
 import triton
 import triton.language as tl
 
+from foveate.kernels.layer_norm_kernel import load_pieces, normed, row_pieces, store_pieces
+
 __all__ = ["gelu_fp8_kernel", "layer_norm_fp8_kernel", "quantise_kernel"]
 
 
 @triton.jit
-def _store_quantised(values, out, scales, row, channel, mask, width: tl.constexpr, smallest, largest):
-    """Stores a row `values` (float32, 0 where masked) in float8, and the scale by which it was divided."""
-    scale = tl.div_rn(tl.maximum(tl.max(tl.abs(values), 0), smallest), largest)
+def _store_quantised(low, high, out, scales, row, first, second, mask, width: tl.constexpr, smallest, step):
+    """Stores a row in two pieces (float32, 0 where masked) in float8, and the scale by which it was divided.
+
+    It is multiplied by the reciprocal of the scale: one division a row, as the twin has it.
+    """
+    scale = tl.maximum(tl.maximum(tl.max(tl.abs(low), 0), tl.max(tl.abs(high), 0)), smallest) * step
     tl.store(scales + row, scale)
-    tl.store(out + row * width + channel, tl.div_rn(values, scale).to(out.dtype.element_ty), mask=mask)
+    inverse = tl.div_rn(1.0, scale)
+    store_pieces(out + row * width, low * inverse, high * inverse, first, second, mask)
 
 
 @triton.jit
-def quantise_kernel(rows, out, scales, smallest, largest, width: tl.constexpr, block: tl.constexpr) -> None:
+def _gelu(values):
+    """The GELU in the tanh form: 0.5 * (1 + tanh(x)) is 1 / (1 + exp(-2 x)).
+
+    The exponential is a power of two, the factor in it -2 * sqrt(2 / pi) * log2(e). Its bound keeps it from
+    overflowing; what is left of a value there is nothing in float8.
+    """
+    exponent = values * (-2.302208198144325 - 0.1029432395800235 * (values * values))
+    return values / (1.0 + tl.exp2(tl.minimum(exponent, 126.0)))
+
+
+@triton.jit
+def quantise_kernel(
+    rows, out, scales, smallest, step, width: tl.constexpr, main: tl.constexpr, rest: tl.constexpr
+) -> None:
     """One row."""
     row = tl.program_id(0).to(tl.int64)
-    channel = tl.arange(0, block)
-    mask = channel < width
-    values = tl.load(rows + row * width + channel, mask=mask, other=0.0).to(tl.float32)
-    _store_quantised(values, out, scales, row, channel, mask, width, smallest, largest)
+    first, second, mask = row_pieces(width, main, rest)
+    low, high = load_pieces(rows + row * width, first, second, mask)
+    _store_quantised(low, high, out, scales, row, first, second, mask, width, smallest, step)
 
 
 @triton.jit
-def gelu_fp8_kernel(rows, out, scales, smallest, largest, width: tl.constexpr, block: tl.constexpr) -> None:
-    """One row: its GELU in the tanh form, in float32."""
+def gelu_fp8_kernel(
+    rows, out, scales, smallest, step, width: tl.constexpr, main: tl.constexpr, rest: tl.constexpr
+) -> None:
+    """One row: its GELU, in float32."""
     row = tl.program_id(0).to(tl.int64)
-    channel = tl.arange(0, block)
-    mask = channel < width
-    values = tl.load(rows + row * width + channel, mask=mask, other=0.0).to(tl.float32)
-    # 0.5 * (1 + tanh(x)) is sigmoid(2 x): here 2 * sqrt(2 / pi) times the argument, by an exponential that cannot
-    # overflow.
-    inner = 1.5957691216057308 * (values + 0.044715 * values * values * values)
-    small = tl.exp(-tl.abs(inner))
-    values = values * tl.where(inner >= 0, 1.0, small) / (1.0 + small)
-    _store_quantised(values, out, scales, row, channel, mask, width, smallest, largest)
+    first, second, mask = row_pieces(width, main, rest)
+    low, high = load_pieces(rows + row * width, first, second, mask)
+    _store_quantised(_gelu(low), _gelu(high), out, scales, row, first, second, mask, width, smallest, step)
 
 
 @triton.jit
@@ -55,26 +69,20 @@ def layer_norm_fp8_kernel(
     scales,
     eps,
     smallest,
-    largest,
+    step,
     width: tl.constexpr,
-    block: tl.constexpr,
+    main: tl.constexpr,
+    rest: tl.constexpr,
 ) -> None:
-    """One row: adds the branch to the hidden row in place, then norms the sum and what it lacks, as
-    `layer_norm_kernel` does."""
+    """One row: adds the branch to the hidden row in place, then norms the sum and what it lacks."""
     row = tl.program_id(0).to(tl.int64)
-    channel = tl.arange(0, block)
-    mask = channel < width
-    values = tl.load(hidden + row * width + channel, mask=mask, other=0.0).to(tl.float32)
+    first, second, mask = row_pieces(width, main, rest)
+    own = hidden + row * width
+    low, high = load_pieces(own, first, second, mask)
     if branch is not None:
-        values += tl.load(branch + row * width + channel, mask=mask, other=0.0).to(tl.float32)
-        rounded = values.to(hidden.dtype.element_ty)
-        tl.store(hidden + row * width + channel, rounded, mask=mask)
-        values = rounded.to(tl.float32)
-    values += tl.load(offset + channel, mask=mask, other=0.0)
-    mean = tl.sum(values, 0) / width
-    centred = tl.where(mask, values - mean, 0.0)
-    variance = tl.sum(centred * centred, 0) / width
-    scaled = centred * tl.rsqrt(variance + eps)
-    scaled = scaled * tl.load(weight + channel, mask=mask, other=0.0).to(tl.float32)
-    scaled = scaled + tl.load(bias + channel, mask=mask, other=0.0).to(tl.float32)
-    _store_quantised(scaled, out, scales, row, channel, mask, width, smallest, largest)
+        low_branch, high_branch = load_pieces(branch + row * width, first, second, mask)
+        low, high = (low + low_branch).to(hidden.dtype.element_ty), (high + high_branch).to(hidden.dtype.element_ty)
+        store_pieces(own, low, high, first, second, mask)
+        low, high = low.to(tl.float32), high.to(tl.float32)
+    low, high = normed(low, high, offset, weight, bias, eps, first, second, mask, width)
+    _store_quantised(low, high, out, scales, row, first, second, mask, width, smallest, step)

@@ -1,10 +1,11 @@
 """The gated FFN of the language model: `silu(gate) * up`, and matrix products of very few rows.
 
-With one to four rows a product is bound by reading its weight. The Triton forms of such products read it with all
-multiprocessors at once, and put the gate into the same launch. Which is faster, they or the library's, depends on the
-shape: `benchmarks/kernel_times.py` measures both, and `MOST_SMALL_ROWS` says where ours are taken.
+With few rows a product is bound by reading its weight. The Triton forms of such products read it with all
+multiprocessors at once, and put the gate into the same launch. On an H200 they take less time than the library's for a
+single row, and as much or more for two: `benchmarks/kernel_times.py` measures both.
 """
 
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -14,19 +15,47 @@ from torch.nn import functional as F
 from foveate.kernels.availability import runs_triton
 
 __all__ = [
+    "ProductForm",
     "gated_product",
     "gated_product_triton",
     "silu_multiply",
     "silu_multiply_reference",
     "silu_multiply_triton",
+    "small_product",
     "small_product_triton",
 ]
 
-MOST_SMALL_ROWS = 0
-"""Rows up to which a gated product is ours and not the library's: none, as long as no measurement speaks for it."""
+MOST_SMALL_ROWS = 1
+"""Rows up to which a product is ours and not the library's."""
+
+SMALL_TYPES = (torch.bfloat16, torch.float16)
+"""Types of the products that are ours: float32 has the library's sums everywhere."""
 
 BLOCK_CHANNELS = 1024
 """Channels of one program of `silu_multiply_triton`."""
+
+
+@dataclass(frozen=True)
+class ProductForm:
+    """How the programs of a product of few rows share its weight. The numbers are powers of two."""
+
+    outputs: int = 2
+    """Rows of the weight that one program reads; of gate and of up, where it has both."""
+    columns: int = 1024
+    """Columns of them that it reads in one step."""
+    warps: int = 4
+    """Warps of a program. A single one keeps its sums to itself, and needs no shared memory."""
+    unroll: int = 1
+    """Steps of the loop in one, so that the loads of all of them are in flight."""
+    eviction: str = ""
+    """What the cache does with weights: "evict_first" leaves it to rows, keys and values."""
+    overlaps: bool = False
+    """Whether the launch begins to read weights while the one before it on the stream still runs (programmatic
+    dependent launch: compute capability 9.0). Whoever writes the weights must have ended before that one began."""
+
+
+AS_MEASURED = ProductForm()
+"""The form that was measured against the library's products."""
 
 
 def silu_multiply(gate_up: Tensor) -> Tensor:
@@ -58,30 +87,37 @@ def silu_multiply_triton(gate_up: Tensor) -> Tensor:
     return out
 
 
+def small_product(rows: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """Return `rows @ weight.T + bias`, `[rows, outputs]`, of `rows` `[rows, inputs]` and `weight` `[outputs, inputs]`.
+
+    `small_product_triton` where it is the faster one, on a GPU with Triton and without a bias, `F.linear` elsewhere.
+    """
+    if bias is None and _is_ours(rows, weight):
+        return small_product_triton(rows, weight)
+    return F.linear(rows, weight, bias)
+
+
 def gated_product(rows: Tensor, weight: Tensor) -> Tensor:
     """Return `silu(rows @ gate.T) * (rows @ up.T)`, `[rows, width]`, of `rows` `[rows, inputs]`.
 
     `weight` is `[2 * width, inputs]`: gate, then up.
     """
-    if runs_triton(rows, weight) and rows.shape[0] <= MOST_SMALL_ROWS:
+    if _is_ours(rows, weight):
         return gated_product_triton(rows, weight)
     return silu_multiply(F.linear(rows, weight))
 
 
-def gated_product_triton(rows: Tensor, weight: Tensor, *, block_outputs: int = 4, block: int = 512) -> Tensor:
-    """What `gated_product` computes for few rows `[rows, inputs]`, in one launch; ValueError for other layouts.
-
-    Each program reads `block_outputs` rows of gate and of up, `block` columns at a time, powers of two both.
-    """
+def gated_product_triton(rows: Tensor, weight: Tensor, *, form: ProductForm = AS_MEASURED) -> Tensor:
+    """What `gated_product` computes for few rows `[rows, inputs]`, in one launch; ValueError for other layouts."""
     from foveate.kernels.gated_kernel import gated_product_kernel
 
     _check(rows, weight)
     if weight.shape[0] % 2:
         raise ValueError(f"weight must be gate, then up, of one size: got {weight.shape[0]} rows.")
-    return _launch(gated_product_kernel, rows, weight, weight.shape[0] // 2, block_outputs, block)
+    return _launch(gated_product_kernel, rows, weight, weight.shape[0] // 2, form)
 
 
-def small_product_triton(rows: Tensor, weight: Tensor, *, block_outputs: int = 4, block: int = 512) -> Tensor:
+def small_product_triton(rows: Tensor, weight: Tensor, *, form: ProductForm = AS_MEASURED) -> Tensor:
     """Return `rows @ weight.T` for few rows `[rows, inputs]`, weight `[outputs, inputs]`; the twin is `F.linear`.
 
     Raises ValueError for other layouts.
@@ -89,23 +125,35 @@ def small_product_triton(rows: Tensor, weight: Tensor, *, block_outputs: int = 4
     from foveate.kernels.gated_kernel import small_product_kernel
 
     _check(rows, weight)
-    return _launch(small_product_kernel, rows, weight, weight.shape[0], block_outputs, block)
+    return _launch(small_product_kernel, rows, weight, weight.shape[0], form)
 
 
-def _launch(kernel: Any, rows: Tensor, weight: Tensor, outputs: int, block_outputs: int, block: int) -> Tensor:
+def _is_ours(rows: Tensor, weight: Tensor) -> bool:
+    """Whether a product goes to a kernel for few rows."""
+    is_small = rows.dim() == 2 and rows.shape[0] <= MOST_SMALL_ROWS
+    if not is_small or rows.dtype not in SMALL_TYPES or rows.dtype != weight.dtype:
+        return False
+    return rows.is_contiguous() and weight.is_contiguous() and runs_triton(rows, weight)
+
+
+def _launch(kernel: Any, rows: Tensor, weight: Tensor, outputs: int, form: ProductForm) -> Tensor:
     """Run a product's kernel; returns `[rows, outputs]`."""
     out = rows.new_empty(rows.shape[0], outputs)
     if rows.shape[0]:
         with torch.cuda.device_of(rows):
-            kernel[rows.shape[0], -(-outputs // block_outputs)](
+            kernel[rows.shape[0], -(-outputs // form.outputs)](
                 rows,
                 weight,
                 out,
                 inputs=rows.shape[1],
                 outputs=outputs,
-                block_outputs=block_outputs,
-                block=block,
-                num_warps=4,
+                block_outputs=form.outputs,
+                block=form.columns,
+                unroll=form.unroll,
+                eviction=form.eviction,
+                overlaps=form.overlaps,
+                num_warps=form.warps,
+                **({"launch_pdl": True} if form.overlaps else {}),
             )
     return out
 

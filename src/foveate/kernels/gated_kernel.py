@@ -7,6 +7,7 @@
 
 import triton
 import triton.language as tl
+from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 __all__ = ["gated_product_kernel", "silu_multiply_kernel", "small_product_kernel"]
 
@@ -32,19 +33,20 @@ def silu_multiply_kernel(gate_up, out, width: tl.constexpr, block: tl.constexpr)
 
 
 @triton.jit
-def _products(
-    rows, weight, output, inputs: tl.constexpr, outputs: tl.constexpr, block_outputs: tl.constexpr, block: tl.constexpr
-):
-    """`[block_outputs]` float32: one row times the rows `output` of `weight`, read once, `block` columns a step."""
-    total = tl.zeros([block_outputs, block], tl.float32)
-    source = weight + output.to(tl.int64)[:, None] * inputs
-    for start in range(0, inputs, block):
-        column = start + tl.arange(0, block)
-        mask = column < inputs
-        values = tl.load(rows + column, mask=mask, other=0.0).to(tl.float32)
-        weights = tl.load(source + column[None, :], mask=(output < outputs)[:, None] & mask[None, :], other=0.0)
-        total += weights.to(tl.float32) * values[None, :]
-    return tl.sum(total, 1)
+def _weights(weight, output, column, inputs: tl.constexpr, outputs: tl.constexpr, is_whole: tl.constexpr, eviction):
+    """`[block_outputs, block]`: some columns of the rows `output`; zeros outside the weight."""
+    source = weight + output.to(tl.int64)[:, None] * inputs + column[None, :]
+    if is_whole:
+        return tl.load(source, eviction_policy=eviction)
+    mask = (output < outputs)[:, None] & (column < inputs)[None, :]
+    return tl.load(source, mask=mask, other=0.0, eviction_policy=eviction)
+
+
+@triton.jit
+def _times(weights, row, column, inputs: tl.constexpr):
+    """`[block_outputs, block]` float32: weights times the same columns of the row."""
+    values = tl.load(row + column, mask=column < inputs, other=0.0).to(tl.float32)
+    return weights.to(tl.float32) * values[None, :]
 
 
 @triton.jit
@@ -56,11 +58,30 @@ def small_product_kernel(
     outputs: tl.constexpr,
     block_outputs: tl.constexpr,
     block: tl.constexpr,
+    unroll: tl.constexpr,
+    eviction: tl.constexpr,
+    overlaps: tl.constexpr,
 ) -> None:
-    """`block_outputs` outputs of one row. Programs of one block follow each other, and find its weight in the cache."""
+    """`block_outputs` outputs of one row. Programs of one block follow each other, and find its weight in the cache.
+
+    The first weights are on their way before the row is asked for. If the launch overlaps the one before, which may be
+    the one that writes the row, that is all there is to do until the other has ended.
+    """
+    if overlaps:
+        gdc_launch_dependents()
     row = tl.program_id(0).to(tl.int64)
     output = tl.program_id(1) * block_outputs + tl.arange(0, block_outputs)
-    result = _products(rows + row * inputs, weight, output, inputs, outputs, block_outputs, block)
+    is_whole: tl.constexpr = inputs % block == 0 and outputs % block_outputs == 0
+    column = tl.arange(0, block)
+    weights = _weights(weight, output, column, inputs, outputs, is_whole, eviction)
+    if overlaps:
+        gdc_wait()
+    total = _times(weights, rows + row * inputs, column, inputs)
+    for start in tl.range(block, inputs, block, loop_unroll_factor=unroll):
+        column = start + tl.arange(0, block)
+        weights = _weights(weight, output, column, inputs, outputs, is_whole, eviction)
+        total += _times(weights, rows + row * inputs, column, inputs)
+    result = tl.sum(total, 1)
     tl.store(out + row * outputs + output, result.to(out.dtype.element_ty), mask=output < outputs)
 
 
@@ -73,14 +94,34 @@ def gated_product_kernel(
     outputs: tl.constexpr,
     block_outputs: tl.constexpr,
     block: tl.constexpr,
+    unroll: tl.constexpr,
+    eviction: tl.constexpr,
+    overlaps: tl.constexpr,
 ) -> None:
-    """`block_outputs` outputs of one row: `silu` of the gate's product times the product below, rounded as the twin."""
+    """`block_outputs` outputs of one row: `silu` of the gate's product times the product below, rounded as the twin.
+
+    Both products run side by side, otherwise as in `small_product_kernel`.
+    """
+    if overlaps:
+        gdc_launch_dependents()
     row = tl.program_id(0).to(tl.int64)
     output = tl.program_id(1) * block_outputs + tl.arange(0, block_outputs)
-    dtype = out.dtype.element_ty
-    gate = _products(rows + row * inputs, weight, output, inputs, outputs, block_outputs, block)
+    is_whole: tl.constexpr = inputs % block == 0 and outputs % block_outputs == 0
     below = weight + outputs * inputs
-    up = _products(rows + row * inputs, below, output, inputs, outputs, block_outputs, block)
-    gate, up = gate.to(dtype).to(tl.float32), up.to(dtype).to(tl.float32)
-    opened = _silu(gate).to(dtype).to(tl.float32)
-    tl.store(out + row * outputs + output, (opened * up).to(dtype), mask=output < outputs)
+    column = tl.arange(0, block)
+    gate_weights = _weights(weight, output, column, inputs, outputs, is_whole, eviction)
+    up_weights = _weights(below, output, column, inputs, outputs, is_whole, eviction)
+    if overlaps:
+        gdc_wait()
+    gate = _times(gate_weights, rows + row * inputs, column, inputs)
+    up = _times(up_weights, rows + row * inputs, column, inputs)
+    for start in tl.range(block, inputs, block, loop_unroll_factor=unroll):
+        column = start + tl.arange(0, block)
+        gate_weights = _weights(weight, output, column, inputs, outputs, is_whole, eviction)
+        up_weights = _weights(below, output, column, inputs, outputs, is_whole, eviction)
+        gate += _times(gate_weights, rows + row * inputs, column, inputs)
+        up += _times(up_weights, rows + row * inputs, column, inputs)
+    dtype = out.dtype.element_ty
+    opened = _silu(tl.sum(gate, 1).to(dtype).to(tl.float32)).to(dtype).to(tl.float32)
+    result = opened * tl.sum(up, 1).to(dtype).to(tl.float32)
+    tl.store(out + row * outputs + output, result.to(dtype), mask=output < outputs)

@@ -11,7 +11,10 @@ from torch.nn import functional as F
 
 from foveate.kernels.availability import runs_triton
 
-__all__ = ["layer_norm", "layer_norm_reference", "layer_norm_triton"]
+__all__ = ["layer_norm", "layer_norm_reference", "layer_norm_triton", "piece_widths", "row_warps"]
+
+WIDE = 2048
+"""Channels beyond which a row is given to more than one warp."""
 
 
 def layer_norm(hidden: Tensor, offset: Tensor | None, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
@@ -30,8 +33,12 @@ def layer_norm_reference(hidden: Tensor, offset: Tensor | None, weight: Tensor, 
     return F.layer_norm(wide, weight.shape, weight.float(), bias.float(), eps).to(hidden.dtype)
 
 
-def layer_norm_triton(hidden: Tensor, offset: Tensor | None, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
+def layer_norm_triton(
+    hidden: Tensor, offset: Tensor | None, weight: Tensor, bias: Tensor, eps: float, *, warps: int | None = None
+) -> Tensor:
     """What `layer_norm_reference` computes, in one pass over the rows.
+
+    warps: of the program of a row, by default `row_warps`.
 
     Raises ValueError for rows that are not contiguous, or an offset of another shape or type.
     """
@@ -44,13 +51,39 @@ def layer_norm_triton(hidden: Tensor, offset: Tensor | None, weight: Tensor, bia
         )
     check_offset(offset, width)
     out = torch.empty_like(hidden)
-    block = 1 << (width - 1).bit_length()
+    main, rest = piece_widths(width)
     if hidden.shape[0]:
         with torch.cuda.device_of(hidden):
             layer_norm_kernel[hidden.shape[0],](
-                hidden, offset, weight, bias, out, eps, width=width, block=block, num_warps=4
+                hidden,
+                offset,
+                weight,
+                bias,
+                out,
+                eps,
+                width=width,
+                main=main,
+                rest=rest,
+                num_warps=warps or row_warps(width),
             )
     return out
+
+
+def piece_widths(width: int) -> tuple[int, int]:
+    """Return how many channels the two pieces of a row of `width` are laid out for, powers of two.
+
+    The first is the largest below the width, so all of its channels exist; a width of 1 has it alone.
+    """
+    main = 1 << max((width - 1).bit_length() - 1, 0)
+    return main, 1 << (max(width - main, 1) - 1).bit_length()
+
+
+def row_warps(width: int) -> int:
+    """Return how many warps a row of `width` channels gets.
+
+    A single one keeps its sums to itself, and needs no shared memory; a wide row would not fit into its registers.
+    """
+    return 4 if width > WIDE else 1
 
 
 def check_offset(offset: Tensor | None, width: int) -> None:

@@ -15,15 +15,21 @@ def rotary_frequencies(head_size: int, theta: float, device: torch.device) -> Te
 
 
 @lru_cache(maxsize=16)
-def kept_rotary_frequencies(head_size: int, theta: float, device: torch.device) -> Tensor:
-    """`rotary_frequencies`, made once: a kernel reads the same numbers in every layer and step.
+def kept_rotary_table(
+    head_size: int, theta: float, most_positions: int, dtype: torch.dtype, device: torch.device
+) -> Tensor:
+    """The cosines and sines that `rotary_angles` gives each position, made once: every layer and step reads the same.
 
-    Raises DeviceError when they are first asked for inside a capture, where they would belong to that graph alone.
+    Returns `[most_positions, 2, head_size / 2]` in `dtype`, cosines first: the second half of a head has the angles of
+    the first. Raises DeviceError when it is first asked for inside a capture, where it would belong to that graph
+    alone.
     """
     if device.type == "cuda" and torch.cuda.is_current_stream_capturing():
-        raise DeviceError("the rotary frequencies are not there yet: run the model once before it is captured")
+        raise DeviceError("the rotary angles are not there yet: run the model once before it is captured")
     with torch.inference_mode(mode=False):
-        return rotary_frequencies(head_size, theta, device)
+        positions = torch.arange(most_positions, device=device)
+        angles = positions[:, None].float() * rotary_frequencies(head_size, theta, device)
+        return torch.stack((angles.cos().to(dtype), angles.sin().to(dtype)), 1)
 
 
 def rotary_angles(positions: Tensor, head_size: int, theta: float, dtype: torch.dtype) -> tuple[Tensor, Tensor]:

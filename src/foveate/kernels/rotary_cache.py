@@ -8,7 +8,7 @@ from torch import Tensor
 
 from foveate.kernels.availability import runs_triton
 from foveate.kernels.norm import rms_norm
-from foveate.kernels.rotary import kept_rotary_frequencies, rotary_angles, rotate
+from foveate.kernels.rotary import kept_rotary_table, rotary_angles, rotate
 
 __all__ = ["CacheRows", "HeadNorms", "rotate_and_cache", "rotate_and_cache_reference", "rotate_and_cache_triton"]
 
@@ -28,6 +28,8 @@ class HeadNorms:
     """Added to the mean square."""
     theta: float
     """The base of the rotation's frequencies."""
+    most_positions: int
+    """Positions that a sequence may have, all of whose angles are kept on the device."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,8 @@ def rotate_and_cache_reference(qkv: Tensor, positions: Tensor, norms: HeadNorms,
     """Norm and rotate queries and keys, write keys and values into the cache, and return the queries.
 
     qkv: `[tokens, (heads + 2 * key-value heads) * head_size]`, contiguous: queries, keys, values. positions: `[tokens]`
-    int64, each token's place in its own sequence. Returns `[tokens, heads, head_size]`.
+    int64, each token's place in its own sequence, from 0 and below `norms.most_positions`. Returns
+    `[tokens, heads, head_size]`.
     """
     _, key_heads, head_size = cache.keys.shape
     heads = qkv.shape[1] // head_size - 2 * key_heads
@@ -67,10 +70,11 @@ def rotate_and_cache_reference(qkv: Tensor, positions: Tensor, norms: HeadNorms,
 
 
 def rotate_and_cache_triton(qkv: Tensor, positions: Tensor, norms: HeadNorms, cache: CacheRows) -> Tensor:
-    """What `rotate_and_cache_reference` computes, in one launch, with the same roundings.
+    """What `rotate_and_cache_reference` computes, in one launch, with the same angles and roundings.
 
-    Run it once before a capture: the frequencies of the rotation are made on the first call. Raises ValueError for a
-    projection or a cache of another shape or layout, DeviceError where a capture is the first call.
+    Run it once before a capture: the table of the rotation's angles is made on the first call. A position outside the
+    table gets the angles of the nearest one in it. Raises ValueError for a projection or a cache of another shape or
+    layout, DeviceError where a capture is the first call.
     """
     from foveate.kernels.rotary_cache_kernel import rotate_and_cache_kernel
 
@@ -80,19 +84,20 @@ def rotate_and_cache_triton(qkv: Tensor, positions: Tensor, norms: HeadNorms, ca
     block_heads = math.gcd(heads, key_heads, MOST_HEADS)
     half = head_size // 2
     if tokens:
-        frequencies = kept_rotary_frequencies(head_size, norms.theta, qkv.device)
+        table = kept_rotary_table(head_size, norms.theta, norms.most_positions, qkv.dtype, qkv.device)
         with torch.cuda.device_of(qkv):
             rotate_and_cache_kernel[tokens, (heads + 2 * key_heads) // block_heads](
                 qkv,
                 norms.query,
                 norms.key,
-                frequencies,
+                table,
                 positions,
                 cache.write_rows,
                 query,
                 cache.keys,
                 cache.values,
                 norms.eps,
+                norms.most_positions - 1,
                 heads=heads,
                 key_heads=key_heads,
                 half=half,

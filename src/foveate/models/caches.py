@@ -11,8 +11,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from foveate.kernels.short_convolution import ConvolutionIndex
-
 
 @dataclass(frozen=True)
 class CacheTensors:
@@ -38,27 +36,58 @@ class CacheTensors:
 
 @dataclass(frozen=True)
 class SequenceBatch:
-    """The new tokens of several sequences, packed one after another, and where each sequence's memory lies."""
+    """The new tokens of several sequences, packed one after another, and where each sequence's memory lies.
 
-    new_tokens: tuple[int, ...]
-    """New tokens of each sequence, at least 1."""
-    cached_tokens: tuple[int, ...]
-    """Tokens of each sequence that are in the caches already."""
+    All of it is on the device, so a prefill of so many tokens can be captured once and replayed with other sequences.
+    """
+
+    bounds: Tensor
+    """`[sequences + 1]` int32: sequence s has the packed rows bounds[s] to bounds[s + 1]; unused sequences repeat the
+    last offset, and the rows behind it are padding."""
+    cached: Tensor
+    """`[sequences]` int32: tokens of each sequence that are in the caches already."""
+    page_tables: Tensor
+    """`[sequences, pages]` int32: the pages of each sequence, in the order of its tokens."""
+    slots: Tensor
+    """`[sequences]` int64: the convolution-state slot of each sequence."""
     positions: Tensor
     """`[tokens]` int64: position of each new token in its own sequence."""
     write_rows: Tensor
     """`[tokens]` int64: the row of the flattened pages that takes each new token's key and value."""
-    context_rows: tuple[Tensor, ...]
-    """For each sequence `[cached + new]` int64: the rows of the flattened pages that hold its context, in order."""
-    slots: Tensor
-    """`[sequences]` int64: the convolution-state slot of each sequence."""
-    convolution: ConvolutionIndex
-    """Where each new token's convolution inputs lie."""
 
     @property
     def last_tokens(self) -> Tensor:
-        """`[sequences]` int64 on the host: the packed row of each sequence's last new token."""
-        return torch.tensor(self.new_tokens).cumsum(0) - 1
+        """`[sequences]` int64: the packed row of each sequence's last new token."""
+        return self.bounds[1:].long() - 1
+
+
+@dataclass(frozen=True)
+class SequencePlaces:
+    """What of a `SequenceBatch` depends on its sequences alone; the fields are the same."""
+
+    bounds: Tensor
+    cached: Tensor
+    page_tables: Tensor
+    slots: Tensor
+
+
+def sequence_batch(places: SequencePlaces, tokens: int, page_tokens: int, dummy_page: int) -> SequenceBatch:
+    """Lay out `tokens` packed rows; nothing is read on the host. Padding goes to the first row of `dummy_page`."""
+    bounds, last = places.bounds, places.cached.shape[0] - 1
+    row = torch.arange(tokens, device=bounds.device)
+    sequence = torch.searchsorted(bounds[1:].contiguous(), row, right=True).clamp_(max=last)
+    is_real = row < bounds[-1]
+    positions = torch.where(is_real, row - bounds[sequence] + places.cached[sequence], 0)
+    pages = places.page_tables[sequence, positions // page_tokens].long()
+    write_rows = torch.where(is_real, pages * page_tokens + positions % page_tokens, dummy_page * page_tokens)
+    return SequenceBatch(
+        bounds=bounds,
+        cached=places.cached,
+        page_tables=places.page_tables,
+        slots=places.slots,
+        positions=positions,
+        write_rows=write_rows,
+    )
 
 
 @dataclass(frozen=True)
@@ -79,8 +108,6 @@ class DecodeBatch:
     """`[rows]` int32, at least 1: tokens of each context, the new one included."""
     slots: Tensor
     """`[rows]` int64: the convolution-state slot of each sequence."""
-    convolution: ConvolutionIndex
-    """Where each new token's convolution inputs lie; depends on the number of rows alone."""
 
 
 AnyBatch = SequenceBatch | DecodeBatch

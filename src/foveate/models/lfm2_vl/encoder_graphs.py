@@ -8,6 +8,7 @@ from the bounds, so nothing attends to padding and NaN there stays there.
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from itertools import islice
 
 import torch
 from torch import Tensor
@@ -31,6 +32,7 @@ class Lfm2VlEncoderGraphs:
     """Implements `SupportsEncoderCudaGraph[ImageBatch]`; the token budget counts image tokens."""
 
     def __init__(self, encoder: ImageEncoder, config: ModelConfig) -> None:
+        encoder.refresh()  # what is made of the weights lies where graphs will read it from now on
         self._encoder = encoder
         self._addresses, self._seen_changes = encoder.weight_addresses(), encoder.num_changes
         self._config = config
@@ -66,11 +68,7 @@ class Lfm2VlEncoderGraphs:
 
     def get_encoder_cudagraph_item_specs(self, batch: ImageBatch) -> list[EncoderItemSpec]:
         """Patches and image tokens of every tile of every picture."""
-        items, first = [], 0
-        for count in batch.tiles_per_image:
-            items.append(picture_spec(batch.tiles[first : first + count], self._factor))
-            first += count
-        return items
+        return list(_picture_specs(batch.tiles, batch.tiles_per_image, self._factor))
 
     def select_encoder_cudagraph_items(self, batch: ImageBatch, tiles: Sequence[int]) -> ImageBatch:
         """Return the part of a batch that holds these tiles."""
@@ -103,13 +101,17 @@ class Lfm2VlEncoderGraphs:
         """One comparison as long as nobody moved or loaded weights: graphs read them where they were at the capture."""
         if self._encoder.num_changes == self._seen_changes:
             return
+        self._check_addresses()
+        self._encoder.refresh()
+        self._check_addresses()  # what is made of the weights may lie elsewhere now even so
+        self._seen_changes = self._encoder.num_changes
+
+    def _check_addresses(self) -> None:
         if self._encoder.weight_addresses() != self._addresses:
             raise ConfigurationError(
                 "the encoder's weights were moved, cast or replaced after its graphs were captured, which read them"
                 " where they were: load the model anew, or put the weights in place with load_state_dict"
             )
-        self._encoder.refresh()
-        self._seen_changes = self._encoder.num_changes
 
     def encoder_cudagraph_forward(self, buffers: Mapping[str, Tensor]) -> Tensor:
         """Encode padded buffers; see `ImageEncoder.forward`."""
@@ -121,6 +123,8 @@ class Lfm2VlEncoderGraphs:
 
     def postprocess_encoder_output(self, output: Tensor, specs: Sequence[EncoderItemSpec]) -> list[Tensor]:
         """Cut the rows by picture."""
+        if len(specs) == 1:
+            return [output]
         return list(output.split([spec.output_tokens for spec in specs]))
 
 
@@ -145,6 +149,14 @@ def estimated_bytes_per_token(config: ModelConfig, element_size: int) -> int:
     """
     vision, patches = config.vision, config.projector.downsample_factor**2
     return element_size * (patches * (vision.patch_width + 17 * vision.hidden_size) + config.language.hidden_size)
+
+
+@lru_cache(maxsize=1024)
+def _picture_specs(
+    tiles: tuple[TileShape, ...], tiles_per_image: tuple[int, ...], downsample_factor: int
+) -> tuple[EncoderItemSpec, ...]:
+    rest = iter(tiles)
+    return tuple(picture_spec(tuple(islice(rest, count)), downsample_factor) for count in tiles_per_image)
 
 
 @lru_cache(maxsize=4096)

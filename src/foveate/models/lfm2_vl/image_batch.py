@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from itertools import accumulate
+from functools import cached_property, lru_cache
+from itertools import accumulate, islice
 
 import torch
 from torch import Tensor
@@ -42,14 +42,13 @@ class ImageBatch:
 
     def tokens_per_image(self, downsample_factor: int) -> list[int]:
         """Return the image tokens of each picture."""
-        counts = [0] * len(self.tiles_per_image)
-        for image, tile in zip(self.image_of_tile, self.tiles, strict=True):
-            counts[image] += tile.num_tokens(downsample_factor)
-        return counts
+        tokens = iter([tile.num_tokens(downsample_factor) for tile in self.tiles])
+        return [sum(islice(tokens, count)) for count in self.tiles_per_image]
 
     def tile_shapes(self) -> Tensor:
-        """Return `[tiles, 2]` int32 on the host: (rows, columns) of each tile."""
-        return torch.tensor([(tile.rows, tile.columns) for tile in self.tiles], dtype=torch.int32).view(-1, 2)
+        """Return `[tiles, 2]` int32 on the host: (rows, columns) of each tile. Batches of the same tiles share the
+        tensor: it is to be read alone."""
+        return _shapes_of(self.tiles)
 
     def select(self, tiles: Sequence[int]) -> "ImageBatch":
         """Return the part that holds these tiles, in ascending order; neighbours are views, without a copy."""
@@ -64,3 +63,9 @@ class ImageBatch:
         counts = tuple(owners.count(owner) for owner in dict.fromkeys(owners))
         patches = parts[0] if len(parts) == 1 else torch.cat(parts) if parts else self.patches[:0]
         return ImageBatch(patches, tuple(self.tiles[tile] for tile in tiles), counts)
+
+
+@lru_cache(maxsize=1024)
+def _shapes_of(tiles: tuple[TileShape, ...]) -> Tensor:
+    with torch.inference_mode(mode=False):
+        return torch.tensor([(tile.rows, tile.columns) for tile in tiles], dtype=torch.int32, device="cpu").view(-1, 2)

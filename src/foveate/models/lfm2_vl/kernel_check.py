@@ -1,17 +1,17 @@
-"""At start, the Triton kernels against their twins, through the whole model: one tile, and one decode step.
+"""At start, the Triton kernels against their twins, through the whole model: a tile, prompts, and a decode step.
 
 A compiler may turn a right kernel into wrong machine code, for one card and one version of it. Whoever meets that gets
 the twins, slower and right, and an error in the log.
 """
 
 import logging
+from itertools import accumulate
 
 import torch
 from torch import Tensor
 
 from foveate.kernels.availability import runs_triton, switch_off, twins_only
-from foveate.kernels.short_convolution import convolution_index
-from foveate.models.caches import DecodeBatch
+from foveate.models.caches import DecodeBatch, SequencePlaces, sequence_batch
 from foveate.models.lfm2_vl.model import Lfm2VlModel
 
 logger = logging.getLogger(__name__)
@@ -23,6 +23,8 @@ TILE = (16, 16)
 PAGE_TOKENS = 64
 CONTEXTS = (1, 70, 150)
 """Tokens of the contexts, the new one included: within a page, and over several."""
+PROMPTS, CACHED = (40, 1, 70), (0, 69, 80)
+"""New tokens of prompts, and those before them: from the beginning, a single one, and over several pages."""
 
 
 @torch.inference_mode()
@@ -43,7 +45,8 @@ def check_kernels(model: Lfm2VlModel) -> None:
 
 
 def run_both_parts(model: Lfm2VlModel) -> dict[str, Tensor]:
-    """Return the image features of a tile of noise, and the hidden rows of a decode step over caches of noise."""
+    """Return the image features of a tile of noise, and the hidden rows of prompts and of a decode step over caches of
+    noise."""
     generator = torch.Generator(model.device).manual_seed(0)
 
     def noise(*shape: int) -> Tensor:
@@ -58,16 +61,26 @@ def run_both_parts(model: Lfm2VlModel) -> dict[str, Tensor]:
         cache.copy_(noise(*cache.shape))
     tables = torch.arange(rows * pages, device=model.device, dtype=torch.int32).view(rows, pages)
     lengths = torch.tensor(CONTEXTS, device=model.device)
+    slots = torch.arange(rows, device=model.device)
+    bounds = torch.tensor([0, *accumulate(PROMPTS)], device=model.device, dtype=torch.int32)
+    places = SequencePlaces(bounds, torch.tensor(CACHED, device=model.device, dtype=torch.int32), tables, slots)
+    prompts = sequence_batch(places, sum(PROMPTS), PAGE_TOKENS, dummy_page=0)
+    answered = model.language(noise(sum(PROMPTS), model.config.language.hidden_size), prompts, caches)
     batch = DecodeBatch(
         positions=lengths - 1,
         write_rows=tables[:, 0].long() * PAGE_TOKENS + lengths - 1,
         page_tables=tables,
         lengths=lengths.int(),
-        slots=torch.arange(rows, device=model.device),
-        convolution=convolution_index([1] * rows, model.config.language.conv_taps, model.device),
+        slots=slots,
     )
     hidden = model.language(noise(rows, model.config.language.hidden_size), batch, caches)
-    return {"the encoder": features, "a decode step": hidden, "the keys of a decode step": caches.keys}
+    return {
+        "the encoder": features,
+        "a prefill": answered,
+        "a decode step": hidden,
+        "the keys of both": caches.keys,
+        "the states of both": caches.states,
+    }
 
 
 def _worst(found: dict[str, Tensor], expected: dict[str, Tensor], bound: float) -> str | None:

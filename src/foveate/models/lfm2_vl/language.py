@@ -6,14 +6,13 @@ so no padding can enter a convolution state, and a sequence's result does not de
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
-from foveate.kernels.cached_attention import cached_attention
 from foveate.kernels.decode_attention import decode_attention
-from foveate.kernels.gated import gated_product
+from foveate.kernels.gated import gated_product, small_product
 from foveate.kernels.norm import add_rms_norm, rms_norm
+from foveate.kernels.packed_convolution import packed_convolution
+from foveate.kernels.prefill_attention import prefill_attention
 from foveate.kernels.rotary_cache import CacheRows, HeadNorms, rotate_and_cache
-from foveate.kernels.short_convolution import short_convolution
 from foveate.kernels.short_convolution_step import short_convolution_step
 from foveate.models.caches import AnyBatch, CacheTensors, DecodeBatch
 from foveate.models.lfm2_vl.config import LanguageConfig
@@ -43,6 +42,7 @@ class Attention(nn.Module):
         super().__init__()
         self.cache_layer = cache_layer
         self.head_size, self.theta = config.head_size, config.rope_theta
+        self.most_positions = config.max_positions
         self.split = (config.num_heads, config.num_key_value_heads, config.num_key_value_heads)
         self.qkv = nn.Linear(config.hidden_size, sum(self.split) * config.head_size, bias=False)
         self.out = nn.Linear(config.num_heads * config.head_size, config.hidden_size, bias=False)
@@ -53,12 +53,16 @@ class Attention(nn.Module):
         """`hidden` is `[tokens, hidden_size]`; writes the new keys and values into the caches."""
         key_pages, value_pages = caches.keys[self.cache_layer], caches.values[self.cache_layer]
         keys, values = key_pages.flatten(0, 1), value_pages.flatten(0, 1)
-        norms = HeadNorms(self.query_norm.weight, self.key_norm.weight, self.query_norm.eps, self.theta)
+        norms = HeadNorms(
+            self.query_norm.weight, self.key_norm.weight, self.query_norm.eps, self.theta, self.most_positions
+        )
         cache = CacheRows(keys, values, batch.write_rows)
-        query = rotate_and_cache(self.qkv(hidden), batch.positions, norms, cache)
+        query = rotate_and_cache(_product(self.qkv, hidden), batch.positions, norms, cache)
         if isinstance(batch, DecodeBatch):
-            return self.out(decode_attention(query, key_pages, value_pages, batch.page_tables, batch.lengths))
-        return self.out(cached_attention(query, keys, values, batch))
+            attended = decode_attention(query, key_pages, value_pages, batch.page_tables, batch.lengths)
+            return _product(self.out, attended)
+        tables, bounds, cached = batch.page_tables, batch.bounds, batch.cached
+        return _product(self.out, prefill_attention(query, key_pages, value_pages, tables, bounds, cached))
 
 
 class ShortConvolution(nn.Module):
@@ -75,14 +79,12 @@ class ShortConvolution(nn.Module):
 
     def forward(self, hidden: Tensor, batch: AnyBatch, caches: CacheTensors) -> Tensor:
         """`hidden` is `[tokens, hidden_size]`; reads and replaces the states of the batch's sequences."""
-        gates, states = self.gates(hidden), caches.states[self.cache_layer]
+        gates, states = _product(self.gates, hidden), caches.states[self.cache_layer]
         if isinstance(batch, DecodeBatch):
-            return self.out(short_convolution_step(gates, states, batch.slots, self.weight, self.bias))
-        before, after, content = gates.chunk(3, -1)
-        old = states.index_select(0, batch.slots)
-        mixed, new = short_convolution(before * content, old, self.weight, self.bias, batch.convolution)
-        states.index_copy_(0, batch.slots, new)
-        return self.out(after * mixed)
+            mixed = short_convolution_step(gates, states, batch.slots, self.weight, self.bias)
+        else:
+            mixed = packed_convolution(gates, states, batch.slots, batch.bounds, self.weight, self.bias)
+        return _product(self.out, mixed)
 
 
 class FeedForward(nn.Module):
@@ -95,7 +97,7 @@ class FeedForward(nn.Module):
 
     def forward(self, hidden: Tensor) -> Tensor:
         """`hidden` is `[tokens, hidden_size]`."""
-        return self.down(gated_product(hidden, self.gate_up.weight))
+        return _product(self.down, gated_product(hidden, self.gate_up.weight))
 
 
 class LanguageLayer(nn.Module):
@@ -141,7 +143,7 @@ class LanguageModel(nn.Module):
     def logits(self, hidden: Tensor) -> Tensor:
         """Return `[tokens, vocab_size]` in float32."""
         weight = self.embedding.weight if self.head is None else self.head.weight
-        return F.linear(hidden, weight).float()
+        return small_product(hidden, weight).float()
 
     def new_caches(self, *, pages: int, page_tokens: int, slots: int) -> CacheTensors:
         """Allocate caches for this model in its type and on its device.
@@ -153,6 +155,11 @@ class LanguageModel(nn.Module):
         pool = (attention, pages, page_tokens, config.num_key_value_heads, config.head_size)
         states = (len(config.layer_kinds) - attention, slots, config.conv_taps - 1, config.hidden_size)
         return CacheTensors(weight.new_empty(pool), weight.new_empty(pool), weight.new_zeros(states))
+
+
+def _product(linear: nn.Linear, rows: Tensor) -> Tensor:
+    """The product of a single row has a kernel of its own."""
+    return small_product(rows, linear.weight, linear.bias)
 
 
 def _layers(config: LanguageConfig) -> list[LanguageLayer]:

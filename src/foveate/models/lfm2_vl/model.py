@@ -40,15 +40,18 @@ class Lfm2VlModel(nn.Module):
         """The type of the weights."""
         return self.language.embedding.weight.dtype
 
-    def embed(self, token_ids: Sequence[int], features: Tensor | None) -> Tensor:
+    def embed(self, token_ids: Sequence[int] | Tensor, features: Tensor | None, out: Tensor | None = None) -> Tensor:
         """Return `[tokens, hidden_size]`: token embeddings, with image features in place of the placeholders.
 
-        `features` is `[placeholders, hidden_size]` in prompt order, or None where there are no pictures.
+        `token_ids` are on the host. `features` is `[placeholders, hidden_size]` in prompt order, or None where there
+        are no pictures. `out` is written to, if given.
         """
-        embeddings = self.language.embedding(to_device(torch.tensor(token_ids), self.device))
+        ids = torch.as_tensor(token_ids)
+        places = (ids == self.config.image_token_id).nonzero().flatten() if features is not None else ids[:0]
+        sent, rows = to_device(torch.cat((ids, places)), self.device).split((len(ids), len(places)))
+        embeddings = torch.index_select(self.language.embedding.weight, 0, sent, out=out)
         if features is not None:
-            rows = [row for row, token in enumerate(token_ids) if token == self.config.image_token_id]
-            embeddings.index_copy_(0, to_device(torch.tensor(rows), self.device), features.to(embeddings.dtype))
+            embeddings.index_copy_(0, rows, features.to(embeddings.dtype))
         return embeddings
 
 

@@ -7,6 +7,7 @@ The products that add into the hidden rows leave their biases out: so a product 
 What the rows lack is the same for all of them, the sum of the biases so far, and each norm adds it as it reads.
 """
 
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -16,10 +17,12 @@ from transformers.activations import ACT2FN
 from foveate.kernels.attention import attention
 from foveate.kernels.layer_norm import layer_norm
 from foveate.kernels.linear import add_product_, linear_gelu_tanh
+from foveate.kernels.position_rows import position_rows, resized_rows
 from foveate.models.lfm2_vl.config import ModelConfig, ProjectorConfig, VisionConfig
 from foveate.models.lfm2_vl.fp8_layers import Fp8Layer, fp8_layers, run_fp8_layers
 from foveate.models.lfm2_vl.image_batch import ImageBatch
 from foveate.models.lfm2_vl.layout import PackedLayout, packed_layout
+from foveate.models.transfer import to_device
 
 
 class PositionTable(nn.Module):
@@ -27,24 +30,18 @@ class PositionTable(nn.Module):
 
     def __init__(self, config: VisionConfig) -> None:
         super().__init__()
-        self.side = config.position_grid
-        self.weight = nn.Parameter(torch.empty(self.side**2, config.hidden_size))
+        self.weight = nn.Parameter(torch.empty(config.position_grid**2, config.hidden_size))
 
     def forward(self, patch_grid: Tensor) -> Tensor:
         """Return the position rows `[rows, hidden_size]` of `patch_grid` (see `PackedLayout`), in the table's type.
 
-        Closed form of `F.interpolate(mode="bilinear", align_corners=False, antialias=True)` along each axis, in
-        float32: a triangle of half-width max(scale, 1) around each output's centre.
+        For training, with gradients; `of_layout` gives the same without making the grid.
         """
-        index, size = patch_grid[:, :2], patch_grid[:, 2:]
-        scale = self.side / size
-        centre = (index + 0.5) * scale - 0.5
-        source = torch.arange(self.side, device=patch_grid.device, dtype=torch.float32)
-        distance = (source - centre[..., None]).abs() / scale.clamp(min=1)[..., None]
-        weights = (1 - distance).clamp(min=0)
-        weights = weights / weights.sum(-1, keepdim=True)  # [rows, 2, side]
-        both = (weights[:, 0, :, None] * weights[:, 1, None, :]).flatten(1)  # [rows, side * side]
-        return (both @ self.weight.float()).to(self.weight.dtype)
+        return resized_rows(self.weight, patch_grid)
+
+    def of_layout(self, layout: PackedLayout) -> Tensor:
+        """Return the position rows `[rows, hidden_size]` of a batch, in the table's type; zeros in the padding."""
+        return position_rows(self.weight, layout.tile_shapes, layout.bounds, layout.num_rows)
 
 
 class VisionLayer(nn.Module):
@@ -90,12 +87,13 @@ class VisionTower(nn.Module):
         self.layers = nn.ModuleList(VisionLayer(config) for _ in range(config.num_layers))
         self.norm = nn.LayerNorm(config.hidden_size, eps=config.norm_eps)
         self.fp8_layers: list[Fp8Layer] = []
+        self.kept_offsets: Tensor | None = None
 
     def forward(self, patches: Tensor, layout: PackedLayout, longest: int) -> Tensor:
         """`patches` is `[rows, patch_width]` of any float type; the result `[rows, hidden_size]`, unspecified in the
         padding."""
-        weight, offsets = self.patch_embedding.weight, self.offsets()
-        hidden = add_product_(self.position(layout.patch_grid), patches.to(weight.dtype), weight)
+        weight, offsets = self.patch_embedding.weight, self._offsets_to_use()
+        hidden = add_product_(self.position.of_layout(layout), patches.to(weight.dtype), weight)
         lacking = offsets[:-1].unflatten(0, (-1, 2)).unbind()
         if self.fp8_layers:
             run_fp8_layers(self.fp8_layers, hidden, lacking, layout.bounds, longest)
@@ -105,14 +103,35 @@ class VisionTower(nn.Module):
         return _norm(self.norm, hidden, offsets[-1])
 
     def offsets(self) -> Tensor:
-        """Return float32 `[norms, width]`: what the hidden rows lack before each norm, the biases up to there.
+        """Sum up float32 `[norms, width]`: what the hidden rows lack before each norm, the biases up to there."""
+        return torch.stack(list(self._biases())).cumsum(0, dtype=torch.float32)
 
-        Summed anew in every run, and so in every replay: nothing has to be kept in step with the weights.
+    def keep_offsets(self) -> None:
+        """Have every run from now on read what `offsets` gives now, from memory that stays the same.
+
+        Called again, it brings that memory up to date where it lies; on another device there is new memory. It knows
+        nothing of a bias that is changed afterwards. A tower of which this was never asked sums up in every run, and so
+        does one whose biases require gradients: it is in training.
         """
-        biases: list[Tensor] = [self.patch_embedding.bias]
+        # Not in inference mode, whose tensors nothing else may write to later.
+        with torch.inference_mode(mode=False), torch.no_grad():
+            made = self.offsets()
+            if self.kept_offsets is not None and self.kept_offsets.device == made.device:
+                self.kept_offsets.copy_(made)
+            else:
+                self.kept_offsets = made
+
+    def _biases(self) -> Iterator[Tensor]:
+        yield self.patch_embedding.bias
         for layer in self.layers:
-            biases += [layer.get_parameter("out.bias"), layer.get_parameter("fc2.bias")]
-        return torch.stack(biases).cumsum(0, dtype=torch.float32)
+            if isinstance(layer, VisionLayer):
+                yield layer.out.bias
+                yield layer.fc2.bias
+
+    def _offsets_to_use(self) -> Tensor:
+        if self.kept_offsets is None or any(bias.requires_grad for bias in self._biases()):
+            return self.offsets()
+        return self.kept_offsets
 
 
 def _norm(norm: nn.LayerNorm, hidden: Tensor, offset: Tensor) -> Tensor:
@@ -155,7 +174,7 @@ class ImageEncoder(nn.Module):
         self.downsample_factor = config.projector.downsample_factor
         self.longest_tile_patches = config.images.longest_tile_patches
         self.num_changes = 0
-        self._fp8_made_at = 0
+        self._made_at: int | None = None
         self.register_load_state_dict_post_hook(_count_change)  # type: ignore[no-untyped-call]
 
     @property
@@ -170,25 +189,28 @@ class ImageEncoder(nn.Module):
         Not verified on released checkpoints. Raises DeviceError or ConfigurationError where that does not go.
         """
         self.tower.fp8_layers = fp8_layers([layer for layer in self.tower.layers if isinstance(layer, VisionLayer)])
-        self._fp8_made_at = self.num_changes
 
     def refresh(self) -> None:
         """Bring what was made of the weights up to date, where it lies; one comparison as long as nothing changed.
 
-        `load_state_dict` and whatever moves or casts the weights is noticed. After changing float8 weights' sources in
-        place by hand, call `load_state_dict(state_dict())`.
+        That is the tower's offsets, the sums of its biases, and its float8 weights. `load_state_dict` and whatever
+        moves or casts the weights is noticed, here and in replays. A bias or a float8 weight's source that is changed
+        in place by hand after the first run is not: call `load_state_dict(state_dict())`. Biases that require gradients
+        are in training, and are summed anew in every run.
         """
-        if self._fp8_made_at == self.num_changes:
+        if self._made_at == self.num_changes:
             return
+        self.tower.keep_offsets()
         if self.tower.fp8_layers and self.tower.fp8_layers[0].device != self.tower.patch_embedding.weight.device:
             self.use_fp8()
         for layer in self.tower.fp8_layers:
             layer.refresh()
-        self._fp8_made_at = self.num_changes
+        self._made_at = self.num_changes
 
     def weight_addresses(self) -> tuple[int, ...]:
-        """Where every weight lies: what a captured graph has frozen."""
-        return tuple(weight.data_ptr() for weight in self.parameters())
+        """Where every weight and the tower's offsets lie: what a captured graph has frozen. Ask after `refresh`."""
+        offsets = self.tower.kept_offsets
+        return (*(weight.data_ptr() for weight in self.parameters()), 0 if offsets is None else offsets.data_ptr())
 
     def _apply(self, *arguments: Any, **settings: Any) -> "ImageEncoder":
         # All of `to`, `float`, `cuda` and their like come through here.
@@ -207,12 +229,12 @@ class ImageEncoder(nn.Module):
         layout = packed_layout(tile_shapes, patches.shape[0], self.downsample_factor)
         hidden = self.tower(patches, layout, self.longest_tile_patches)
         features = self.projector.forward_with_gather_idx(hidden, layout.gather_index)
-        return features.masked_fill(~layout.token_mask, 0)
+        return features.masked_fill_(layout.is_padding, 0)
 
     def encode(self, batch: ImageBatch) -> Tensor:
         """Return the features `[image tokens, language_width]` of a batch, tiles in order, without padding."""
         device = self.tower.patch_embedding.weight.device
-        return self(batch.patches.to(device), batch.tile_shapes().to(device))
+        return self(batch.patches.to(device), to_device(batch.tile_shapes(), device))
 
 
 def _count_change(encoder: ImageEncoder, _: Any) -> None:

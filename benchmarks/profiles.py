@@ -1,0 +1,121 @@
+"""Which kernels does the time of the encoder and of a decode step go to?
+
+    python benchmarks/profiles.py OUT.json [--sizes 450M 3B]
+
+Replays of captured graphs under torch's profiler, random weights of the true sizes in bfloat16. For each case: the time
+of a replay without the profiler, and the kernels by name with their launches and microseconds in one replay. What the
+kernels leave of the replay's time is gaps between launches.
+"""
+
+import argparse
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from common import SIZES, TILE_ROWS, ceilings, time_interleaved, write_report
+from torch.profiler import ProfilerActivity, profile
+
+from foveate import EngineSettings, SamplingParams
+from foveate.bench.batches import TileRow
+from foveate.engine.decoder import Decoder, step_backend
+from foveate.engine.graph_encoding import capture_encoder
+from foveate.engine.memory import allocate
+from foveate.engine.sampler import SamplingKind
+from foveate.graphs import EncoderGraphSettings
+from foveate.models.lfm2_vl.model import Lfm2VlModel
+from foveate.models.lfm2_vl.tiles import TileShape
+from foveate.testing import random_vlm
+
+CALLS = 10
+CONTEXT_TOKENS = 1024
+SHOWN = 12
+LEFT_OUT = ("7 tiles, 1696 tokens", "11 tiles, 2688 tokens")
+
+
+def kernels_of(call: Callable[[], Any]) -> list[dict[str, Any]]:
+    """Return the kernels of one call, the longest first."""
+    call()
+    torch.cuda.synchronize()
+    with profile(activities=[ProfilerActivity.CUDA]) as recorded:
+        for _ in range(CALLS):
+            call()
+        torch.cuda.synchronize()
+    rows = [
+        {
+            "kernel": event.key,
+            "launches": event.count / CALLS,
+            "us": round(event.self_device_time_total / CALLS, 2),
+        }
+        for event in recorded.key_averages()
+        if event.self_device_time_total > 0
+    ]
+    return sorted(rows, key=lambda row: -row["us"])
+
+
+def told(call: Callable[[], Any]) -> dict[str, Any]:
+    """Time a call and break it down."""
+    replay = time_interleaved({"replay": call}, rounds=20)["replay"]["median_ms"]
+    kernels = kernels_of(call)
+    return {"replay_ms": replay, "kernels_ms": round(sum(row["us"] for row in kernels) / 1e3, 4), "kernels": kernels}
+
+
+def encoder_cases(model: Lfm2VlModel) -> dict[str, Any]:
+    """Every row of the encoder's table."""
+    graph = capture_encoder(model, EncoderGraphSettings())
+    cases = {}
+    for name, tiles in TILE_ROWS.items():
+        if name in LEFT_OUT:
+            continue
+        row = TileRow(name, tuple(TileShape(*tile) for tile in tiles), (len(tiles),))
+        batch = row.batch(model.config, model.device, model.dtype)
+        cases[f"encoder, {name}"] = told(partial(graph.encode, batch))
+    return cases
+
+
+def decode_cases(model: Lfm2VlModel) -> dict[str, Any]:
+    """A greedy step, alone and of 32."""
+    memory = allocate(model, EngineSettings(max_running=32, cache_megabytes=4000))
+    slots = []
+    for _ in range(32):
+        own = memory.pool.open(CONTEXT_TOKENS + 400)
+        memory.slots.set(own, SamplingParams(), [1])
+        slots.append(own.slot)
+    decoder = Decoder(model, memory.pool.tensors, memory.slots, step_backend(model.device))
+    decoder.record()
+    cases = {}
+    for count in (1, 32):
+        memory.slots.lengths[:-1] = CONTEXT_TOKENS
+        cases[f"decode step, {count} at once"] = told(partial(decoder.launch, slots[:count], SamplingKind.GREEDY))
+    return cases
+
+
+def show(size: str, cases: dict[str, Any]) -> None:
+    """Print the longest kernels of each case."""
+    for name, case in cases.items():
+        print(f"{size} {name}: {case['replay_ms']:.3f} ms, kernels {case['kernels_ms']:.3f} ms")
+        for row in case["kernels"][:SHOWN]:
+            print(f"    {row['us']:9.1f} us  {row['launches']:5.0f} x  {row['kernel'][:110]}")
+
+
+@torch.inference_mode()
+def main() -> None:
+    """Profile, print and write the report."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--sizes", nargs="+", default=list(SIZES), choices=list(SIZES))
+    arguments = parser.parse_args()
+    if not torch.cuda.is_available():
+        raise SystemExit("This benchmark needs an NVIDIA GPU: torch.cuda.is_available() is false.")
+    results = {}
+    for size in arguments.sizes:
+        vlm = random_vlm(SIZES[size], device="cuda", compilation_config={"cudagraph_mm_encoder": False})
+        results[size] = decode_cases(vlm.model) | encoder_cases(vlm.model)
+        show(size, results[size])
+    question = "Which kernels does the time of the encoder and of a decode step go to?"
+    write_report(arguments.out, question, {"ceilings": ceilings(), "sizes": results})
+
+
+if __name__ == "__main__":
+    main()
