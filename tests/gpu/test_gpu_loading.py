@@ -59,4 +59,6 @@ def test_loading_takes_host_memory_of_at_most_1_3_times_the_largest_shard(
     seen = json.loads(run.stdout.splitlines()[-1])
     assert seen["device"] == "cuda:0"
     assert seen["dtype"] == "torch.bfloat16"
-    assert sum(seen["growth"].values()) <= 1.3 * largest, f"{seen['growth']} bytes for a largest shard of {largest}"
+    # Pages of the mapped file itself (RssFile) are the system's cache, dropped whenever somebody needs the memory.
+    taken = seen["growth"]["RssAnon"] + seen["growth"]["RssShmem"]
+    assert taken <= 1.3 * largest, f"{seen['growth']} bytes for a largest shard of {largest}"

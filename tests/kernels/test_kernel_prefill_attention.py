@@ -179,18 +179,10 @@ def test_the_model_s_entry_gives_the_twin_on_a_cpu_and_the_kernel_on_a_gpu(devic
     assert torch.equal(prefill_attention(*arguments), chosen(*arguments))
 
 
-@pytest.mark.parametrize(
-    ("tokens", "heads", "dtype", "rows"),
-    [
-        (281, 16, torch.bfloat16, 64),
-        (281, 32, torch.bfloat16, 64),
-        (2334, 32, torch.bfloat16, 128),
-        (32 * 281, 16, torch.float16, 128),
-        (32 * 281, 16, torch.float32, 32),
-    ],
-)
-def test_programs_are_large_once_small_ones_would_wait_for_each_other(tokens, heads, dtype, rows):
-    assert prefill_tiles(tokens, heads, 8, 64, dtype).block_rows == rows
+def test_float32_takes_smaller_blocks_and_wide_heads_fewer_stages():
+    assert prefill_tiles(64, torch.float32).block_rows == 32
+    assert prefill_tiles(64, torch.bfloat16).stages == 3
+    assert prefill_tiles(128, torch.float16).stages == 2
 
 
 WRONG = {

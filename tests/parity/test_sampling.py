@@ -56,13 +56,17 @@ def reference_distribution(logits: torch.Tensor, seen: torch.Tensor, params: dic
 
 
 def is_on_an_edge(logits: torch.Tensor, params: dict[str, Any]) -> bool:
-    """Whether rounding decides which tokens remain: a running sum at top_p, or a chance at min_p of the highest."""
+    """Whether rounding decides which tokens remain: a running sum at top_p, equals on both sides of it, or a chance at
+    min_p of the highest."""
     chances = (logits.double() / params["temperature"]).softmax(0)
     if 0 < params["top_k"] < len(logits):
         kept = logits >= logits.topk(params["top_k"]).values[-1]
         chances = chances * kept / (chances * kept).sum()
-    sums = chances.sort().values.cumsum(0)
+    ordered = chances.sort().values
+    sums = ordered.cumsum(0)
+    border = int((sums <= 1 - params["top_p"]).sum())  # the first that top_p keeps; its equals may be any of them
     at_top_p = params["top_p"] < 1 and bool(((sums - (1 - params["top_p"])).abs() < 1e-5).any())
+    at_top_p |= 0 < border < len(ordered) and float(ordered[border] - ordered[border - 1]) < 1e-9
     ratios = chances / chances.max()
     return at_top_p or bool(((ratios / params["min_p"] - 1).abs() < 1e-4).any() if params["min_p"] else False)
 

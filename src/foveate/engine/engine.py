@@ -1,5 +1,6 @@
 """Requests in, streams of text out: continuous batching in one process."""
 
+import sys
 import threading
 import weakref
 from collections.abc import Sequence
@@ -35,6 +36,9 @@ from foveate.models.lfm2_vl.processing import Processor
 Messages = Sequence[dict[str, Any]]
 
 _SECONDS_TO_CLOSE = 30.0
+_SWITCH_SECONDS = 5e-4
+"""How long a thread of this process may go on in Python while another waits, instead of Python's 5 ms: a decode step
+takes less than one, and its thread asks for its turn again after every call that it makes on the device."""
 
 
 class Engine:
@@ -88,6 +92,7 @@ class Engine:
         self._threads = ThreadPoolExecutor(self.settings.pixel_threads, thread_name_prefix="foveate-pixels")
         if device.type == "cuda":
             torch.cuda.synchronize(device)  # The engine's streams do not wait for what was done on this one.
+            sys.setswitchinterval(min(sys.getswitchinterval(), _SWITCH_SECONDS))
         self._thread = threading.Thread(target=self._worker.run, name="foveate-engine", daemon=True)
         self._thread.start()
         # The thread holds the worker and not the engine, so an engine that is forgotten can end its thread.

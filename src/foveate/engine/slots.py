@@ -38,16 +38,19 @@ class SlotTable:
     def set(self, memory: SequenceMemory, params: SamplingParams, prompt_ids: Sequence[int]) -> None:
         """Give a row to a sequence that was just opened with all the pages it will need."""
         slot = memory.slot
-        pages = torch.full((self.page_tables.shape[1],), self._dummy_page, dtype=torch.int32)
-        pages[: len(memory.pages)] = torch.tensor(memory.pages, dtype=torch.int32)
-        self.page_tables[slot] = to_device(pages, self._device)
-        numbers = (params.temperature, params.top_p, params.min_p, params.repetition_penalty)
-        penalties = (params.presence_penalty, params.frequency_penalty)
-        self._numbers[slot] = to_device(torch.tensor((*numbers, *penalties)), self._device)
         seed = secrets.randbelow(MAX_SEED) if params.seed is None else params.seed
         # More than the vocabulary keeps all, and so does any larger number.
-        top_k = min(params.top_k, self._in_prompt.shape[1])
-        self._counters[slot] = to_device(torch.tensor((top_k, seed, 0)), self._device)
+        counters = torch.tensor((min(params.top_k, self._in_prompt.shape[1]), seed, 0))
+        numbers = (params.temperature, params.top_p, params.min_p, params.repetition_penalty)
+        penalties = (params.presence_penalty, params.frequency_penalty)
+        # One copy to the device for all of it, as this is done between two steps of those who are answered.
+        parts = (counters, torch.tensor((*numbers, *penalties)), torch.tensor(memory.pages, dtype=torch.int32))
+        sent = to_device(torch.cat([part.view(torch.uint8) for part in parts]), self._device)
+        whole, real, pages = sent.split([part.nbytes for part in parts])
+        self._counters[slot] = whole.view(torch.int64)
+        self._numbers[slot] = real.view(torch.float32)
+        # What a row had behind these pages is never read.
+        self.page_tables[slot, : len(memory.pages)] = pages.view(torch.int32)
         if has_penalties(params):
             self._in_prompt[slot].zero_().index_fill_(0, to_device(torch.tensor(prompt_ids), self._device), True)
             self._counts[slot].zero_()

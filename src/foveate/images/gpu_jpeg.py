@@ -8,6 +8,7 @@ import os
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from importlib import import_module
 from types import ModuleType
 from typing import Any, Final, Protocol
@@ -38,8 +39,22 @@ class JpegDecoder(Protocol):
         """
 
 
+@dataclass(eq=False)
+class _Wanted:
+    """Files that one thread waits for."""
+
+    files: Sequence[bytes]
+    stream: int
+    decoded: Sequence[Any] | None = None
+    error: Exception | None = None
+
+
 class NvImageCodec:
-    """nvImageCodec on one device. One call at a time; safe to use from several threads."""
+    """nvImageCodec on one device. Safe to use from several threads.
+
+    One call at a time: who gets the turn decodes for all who wait with the same stream, as the card has several
+    engines, and a call takes about as long for a few files as for one.
+    """
 
     def __init__(self, device_index: int, *, backends: Sequence[str] = _BACKENDS, options: str = _OPTIONS) -> None:
         """Set up the decoder of CUDA device `device_index`.
@@ -51,7 +66,9 @@ class NvImageCodec:
         """
         codec = _import()
         self.name = f"nvImageCodec {codec.__version__}"
-        self._codec, self._lock = codec, threading.Lock()
+        self._codec, self._turn = codec, threading.Lock()
+        self._waiting: list[_Wanted] = []
+        self._waiting_lock = threading.Lock()
         try:
             self._params = codec.DecodeParams(
                 apply_exif_orientation=False, color_spec=codec.ColorSpec.SRGB, allow_any_depth=False
@@ -70,9 +87,39 @@ class NvImageCodec:
 
     def decode(self, files: Sequence[bytes], stream: int) -> Sequence[Any]:
         """Decode files; see `JpegDecoder`."""
+        wanted = _Wanted(files, stream)
+        with self._waiting_lock:
+            self._waiting.append(wanted)
+        with self._turn:
+            if wanted.decoded is None and wanted.error is None:
+                self._decode_for(self._take(stream))
+        if wanted.error is not None:
+            raise wanted.error
+        return wanted.decoded or []
+
+    def _take(self, stream: int) -> list[_Wanted]:
+        """Return all who wait with this stream, and let the others wait on."""
+        with self._waiting_lock:
+            taken = [each for each in self._waiting if each.stream == stream]
+            self._waiting = [each for each in self._waiting if each.stream != stream]
+        return taken
+
+    def _decode_for(self, all_wanted: Sequence[_Wanted]) -> None:
+        """Decode the files of several threads in one call; each one's by themselves where that fails."""
+        try:
+            decoded = iter(self._decode([file for each in all_wanted for file in each.files], all_wanted[0].stream))
+            for each in all_wanted:
+                each.decoded = [next(decoded) for _ in each.files]
+        except Exception as error:
+            if len(all_wanted) == 1:
+                all_wanted[0].error = error
+                return
+            for each in all_wanted:
+                self._decode_for([each])
+
+    def _decode(self, files: Sequence[bytes], stream: int) -> Sequence[Any]:
         streams = [self._codec.CodeStream(file) for file in files]
-        with self._lock:
-            return list(self._decoder.decode(streams, params=self._params, cuda_stream=stream))
+        return list(self._decoder.decode(streams, params=self._params, cuda_stream=stream))
 
 
 def _import() -> ModuleType:

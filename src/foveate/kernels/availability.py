@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import cache
 from importlib.util import find_spec
 
 import torch
@@ -24,6 +25,12 @@ def runs_triton(*tensors: Tensor) -> bool:
     if not HAS_TRITON or _FAULTS or _TWINS_ONLY.get():
         return False
     return all(tensor.is_cuda and not tensor.requires_grad for tensor in tensors)
+
+
+@cache
+def can_overlap(device: torch.device) -> bool:
+    """Whether a launch on this device may begin while the one before it ends (programmatic dependent launch)."""
+    return device.type == "cuda" and torch.cuda.get_device_capability(device) >= (9, 0)
 
 
 @contextmanager

@@ -26,9 +26,9 @@ BLOCK_TOKENS = 64
 WARPS = 2
 """Of a program: more of them wait for each other in every product of 16 query rows."""
 
-STAGES = 5
-"""Steps of a program that overlap. A page's number has to be there before its keys, which takes up stages of its own:
-with 3 only one block of keys and values is on its way at a time, with 5 two are."""
+STAGES = 4
+"""Steps of a program that overlap. Where a page's number is not carried along, it has to be there before its keys,
+which takes up stages of its own: with 3 only one block of keys and values is on its way at a time."""
 
 SMALLEST_BLOCK = 16
 """Rows and channels of the smallest matrix product a tensor core computes."""
@@ -88,7 +88,7 @@ def decode_attention_triton(
     splits: int | None = None,
     warps: int = WARPS,
     stages: int = STAGES,
-    carries_page: bool = False,
+    carries_page: bool | None = None,
     overlaps: bool = False,
 ) -> Tensor:
     """`decode_attention` in one or two launches that read nothing back to the host; their grids depend on shapes alone.
@@ -96,9 +96,9 @@ def decode_attention_triton(
     splits: a power of two, how many programs share one context; by default `split_count`. It changes the order of the
     sums, so the last bits of a result depend on the size of the batch. warps, stages: of one program, at least 2 stages
     (`attention_kernel` says why). carries_page: whether a program asks for the number of a page while it has the one
-    before, instead of in a stage of its own; pages must be of whole blocks. overlaps: whether the launch that joins
-    splits is set up while they still run (programmatic dependent launch: compute capability 9.0). A length of 0 gives
-    zeros.
+    before, instead of in a stage of its own; by default where pages are of whole blocks, as they must be. overlaps:
+    whether the launch that joins splits is set up while they still run (programmatic dependent launch: compute
+    capability 9.0). A length of 0 gives zeros.
 
     Raises ValueError for shapes, types or layouts other than those of `decode_attention`, contiguous.
     """
@@ -107,6 +107,7 @@ def decode_attention_triton(
     _check(query, key_pages, value_pages, page_tables, lengths)
     sequences, heads, head_size = query.shape
     _, page_tokens, key_heads, _ = key_pages.shape
+    carries_page = page_tokens % BLOCK_TOKENS == 0 if carries_page is None else carries_page
     if carries_page and page_tokens % BLOCK_TOKENS:
         raise ValueError(f"carries_page takes pages of a multiple of {BLOCK_TOKENS} tokens: got {page_tokens}.")
     splits = splits or split_count(sequences, key_heads, page_tables.shape[1] * page_tokens)

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from foveate.kernels.availability import runs_triton
+from foveate.kernels.availability import can_overlap, runs_triton
 
 __all__ = [
     "ProductForm",
@@ -54,8 +54,13 @@ class ProductForm:
     dependent launch: compute capability 9.0). Whoever writes the weights must have ended before that one began."""
 
 
-AS_MEASURED = ProductForm()
-"""The form that was measured against the library's products."""
+MOST_OVERLAPPED = 32_768
+"""Outputs beyond which a launch is so large that its programs are in the way of the one before."""
+
+
+def measured_form(outputs: int, device: torch.device) -> ProductForm:
+    """The form that was the fastest, or within a few percent of it, in `benchmarks/kernel_times.py`."""
+    return ProductForm(eviction="evict_first", overlaps=outputs <= MOST_OVERLAPPED and can_overlap(device))
 
 
 def silu_multiply(gate_up: Tensor) -> Tensor:
@@ -107,7 +112,7 @@ def gated_product(rows: Tensor, weight: Tensor) -> Tensor:
     return silu_multiply(F.linear(rows, weight))
 
 
-def gated_product_triton(rows: Tensor, weight: Tensor, *, form: ProductForm = AS_MEASURED) -> Tensor:
+def gated_product_triton(rows: Tensor, weight: Tensor, *, form: ProductForm | None = None) -> Tensor:
     """What `gated_product` computes for few rows `[rows, inputs]`, in one launch; ValueError for other layouts."""
     from foveate.kernels.gated_kernel import gated_product_kernel
 
@@ -117,7 +122,7 @@ def gated_product_triton(rows: Tensor, weight: Tensor, *, form: ProductForm = AS
     return _launch(gated_product_kernel, rows, weight, weight.shape[0] // 2, form)
 
 
-def small_product_triton(rows: Tensor, weight: Tensor, *, form: ProductForm = AS_MEASURED) -> Tensor:
+def small_product_triton(rows: Tensor, weight: Tensor, *, form: ProductForm | None = None) -> Tensor:
     """Return `rows @ weight.T` for few rows `[rows, inputs]`, weight `[outputs, inputs]`; the twin is `F.linear`.
 
     Raises ValueError for other layouts.
@@ -136,15 +141,18 @@ def _is_ours(rows: Tensor, weight: Tensor) -> bool:
     return rows.is_contiguous() and weight.is_contiguous() and runs_triton(rows, weight)
 
 
-def _launch(kernel: Any, rows: Tensor, weight: Tensor, outputs: int, form: ProductForm) -> Tensor:
+def _launch(kernel: Any, rows: Tensor, weight: Tensor, outputs: int, form: ProductForm | None) -> Tensor:
     """Run a product's kernel; returns `[rows, outputs]`."""
+    form = form or measured_form(outputs, rows.device)
     out = rows.new_empty(rows.shape[0], outputs)
     if rows.shape[0]:
         with torch.cuda.device_of(rows):
-            kernel[rows.shape[0], -(-outputs // form.outputs)](
+            # One dimension: an axis of the grid other than the first ends at 65,535, and a vocabulary does not.
+            kernel[rows.shape[0] * -(-outputs // form.outputs),](
                 rows,
                 weight,
                 out,
+                rows.shape[0],
                 inputs=rows.shape[1],
                 outputs=outputs,
                 block_outputs=form.outputs,

@@ -54,6 +54,7 @@ def small_product_kernel(
     rows,
     weight,
     out,
+    num_rows,
     inputs: tl.constexpr,
     outputs: tl.constexpr,
     block_outputs: tl.constexpr,
@@ -69,8 +70,8 @@ def small_product_kernel(
     """
     if overlaps:
         gdc_launch_dependents()
-    row = tl.program_id(0).to(tl.int64)
-    output = tl.program_id(1) * block_outputs + tl.arange(0, block_outputs)
+    row = (tl.program_id(0) % num_rows).to(tl.int64)
+    output = tl.program_id(0) // num_rows * block_outputs + tl.arange(0, block_outputs)
     is_whole: tl.constexpr = inputs % block == 0 and outputs % block_outputs == 0
     column = tl.arange(0, block)
     weights = _weights(weight, output, column, inputs, outputs, is_whole, eviction)
@@ -90,6 +91,7 @@ def gated_product_kernel(
     rows,
     weight,
     out,
+    num_rows,
     inputs: tl.constexpr,
     outputs: tl.constexpr,
     block_outputs: tl.constexpr,
@@ -104,8 +106,8 @@ def gated_product_kernel(
     """
     if overlaps:
         gdc_launch_dependents()
-    row = tl.program_id(0).to(tl.int64)
-    output = tl.program_id(1) * block_outputs + tl.arange(0, block_outputs)
+    row = (tl.program_id(0) % num_rows).to(tl.int64)
+    output = tl.program_id(0) // num_rows * block_outputs + tl.arange(0, block_outputs)
     is_whole: tl.constexpr = inputs % block == 0 and outputs % block_outputs == 0
     below = weight + outputs * inputs
     column = tl.arange(0, block)

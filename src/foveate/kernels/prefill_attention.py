@@ -11,14 +11,10 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.nn.attention.bias import causal_lower_right
 
-from foveate.kernels.attention_tiles import MULTIPROCESSORS, AttentionTiles
+from foveate.kernels.attention_tiles import AttentionTiles
 from foveate.kernels.availability import runs_triton
 
 __all__ = ["prefill_attention", "prefill_attention_reference", "prefill_attention_triton", "prefill_tiles"]
-
-PROGRAMS_PER_MULTIPROCESSOR = 4
-"""Small programs that run at the same time on a multiprocessor of an H100 or H200 with heads of 64: 128 registers a
-thread and 56 KiB of shared memory each."""
 
 SMALLEST_BLOCK = 16
 """Rows and channels of the smallest matrix product a tensor core computes."""
@@ -83,19 +79,15 @@ def _causal_mask(new: int, old: int, query: Tensor) -> Tensor:
     return torch.ones(new, old + new, dtype=torch.bool, device=query.device).tril(old)
 
 
-def prefill_tiles(tokens: int, heads: int, key_heads: int, head_size: int, dtype: torch.dtype) -> AttentionTiles:
-    """The block sizes for `tokens` packed new tokens, where a row is one query head of one token.
+def prefill_tiles(head_size: int, dtype: torch.dtype) -> AttentionTiles:
+    """The block sizes, where a row is one query head of one token.
 
-    Small programs while all of them run at the same time; beyond that large ones, which read keys and values half as
-    often. A pure function of what a captured graph freezes anyway: a replay and an eager launch take the same blocks.
+    Larger programs read keys and values half as often and were slower all the same, from 281 tokens to 32 prompts of as
+    many (`benchmarks/kernel_times.py`).
     """
     if dtype == torch.float32:
         return AttentionTiles(block_rows=32, block_columns=32, warps=4, stages=2)
-    stages = 2 if head_size > 96 else 3
-    small_programs = -(-tokens * (heads // key_heads) // 64) * key_heads
-    if small_programs <= PROGRAMS_PER_MULTIPROCESSOR * MULTIPROCESSORS:
-        return AttentionTiles(64, 64, warps=4, stages=stages)
-    return AttentionTiles(128, 64, warps=8, stages=stages)
+    return AttentionTiles(64, 64, warps=4, stages=2 if head_size > 96 else 3)
 
 
 def prefill_attention_triton(
@@ -122,7 +114,7 @@ def prefill_attention_triton(
     tokens, heads, head_size = query.shape
     _, page_tokens, key_heads, _ = key_pages.shape
     sequences, group = len(cached), heads // key_heads
-    tiles = tiles or prefill_tiles(tokens, heads, key_heads, head_size, query.dtype)
+    tiles = tiles or prefill_tiles(head_size, query.dtype)
     block_group = _power_of_two(group)
     block_queries = max(tiles.block_rows // block_group, 1)
     out = query.new_empty(tokens, heads * head_size)

@@ -104,6 +104,8 @@ def rotate_and_cache_triton(qkv: Tensor, positions: Tensor, norms: HeadNorms, ca
                 block_heads=block_heads,
                 block_half=1 << (half - 1).bit_length(),
                 num_warps=1,
+                # A sum of two rounded products is not to become one product rounded and one not.
+                enable_fp_fusion=False,
             )
     return query
 
