@@ -136,6 +136,98 @@ def pixels_table() -> str:
     return table(rows)
 
 
+def serving_table() -> str:
+    """Whole requests, ours and vLLM's, from the first one sent to the last token of the last one."""
+    heads = ["size", "pictures", "tokens", "at once", "vLLM eager", "vLLM graph", "Foveate eager", "Foveate graph"]
+    rows = [[*heads, "first words", "vLLM : Foveate"], ["---"] * (len(heads) + 2)]
+    peers = read("vllm-serving")["sizes"]
+    for size, measured in read("engine")["sizes"].items():
+        for row in measured["rows"]:
+            peer = next((each["round_ms"] for each in peers[size]["rows"] if _load_of(each) == _load_of(row)), {})
+            theirs = [f"{peer[mode]:.0f}" if mode in peer else "" for mode in ("eager", "graph")]
+            ours = [f"{row['ways'][way]['round_ms']['median_ms']:.1f}" for way in ("eager", "graph")]
+            first = f"{row['ways']['graph']['first_token_ms']['median_ms']:.1f}"
+            gain = f"{min(peer.values()) / row['ways']['graph']['round_ms']['median_ms']:.1f}" if peer else ""
+            load = [row["pictures"], str(row["output_tokens"]), str(row["at_once"])]
+            rows.append([size, *load, *theirs, ours[0], f"**{ours[1]}**", first, gain])
+    return table(rows)
+
+
+def _load_of(row: dict[str, Any]) -> tuple[Any, ...]:
+    return row["pictures"], row["output_tokens"], row["at_once"]
+
+
+def stages_table() -> str:
+    """Milliseconds of each stage of a request alone, with encoder graphs."""
+    stages = ("decode_images", "pixels", "prompt", "encode", "prefill")
+    rows = [["size", "pictures", *stages, "first words"], ["---"] * (len(stages) + 3)]
+    for size, measured in read("engine")["sizes"].items():
+        for row in measured["rows"]:
+            if (row["output_tokens"], row["at_once"]) == (1, 1):
+                told = row["ways"]["graph"]
+                cells = [f"{told['stages_ms'][stage]:.2f}" for stage in stages]
+                rows.append([size, row["pictures"], *cells, f"**{told['first_token_ms']['median_ms']:.2f}**"])
+    return table(rows)
+
+
+def steps_table() -> str:
+    """Milliseconds of a captured decode step on the device, by batch size and kind of sampling."""
+    kinds = ("greedy", "drawn", "filtered")
+    rows = [["size", "answers at once", *kinds], ["---"] * 5]
+    for size, measured in read("engine")["sizes"].items():
+        counts = dict.fromkeys(name.split(" ")[0] for name in measured["steps"])
+        for count in counts:
+            times = [measured["steps"][f"{count} at once, {kind}"]["median_ms"] for kind in kinds]
+            rows.append([size, count, *(f"{value:.2f}" for value in times)])
+    return table(rows)
+
+
+def reference_setting_table() -> str:
+    """The setting of the pull request that brought encoder graphs for LFM2-VL."""
+    rows = [["pictures", "tokens", "at once", "eager, ms", "graph, ms", "eager : graph"], ["---"] * 6]
+    for row in read("engine")["sizes"]["3B"]["reference_setting"]:
+        eager, graph = (row["ways"][way]["round_ms"]["median_ms"] for way in ("eager", "graph"))
+        load = [row["pictures"], str(row["output_tokens"]), str(row["at_once"])]
+        rows.append([*load, f"{eager:.1f}", f"{graph:.1f}", f"{eager / graph:.3f}"])
+    return table(rows)
+
+
+def profile_table() -> str:
+    """Where the time of a replay goes: kernels of the same kind together, and what they leave."""
+    rows = [["size", "case", "replay, ms", "products", "attention", "norms", "other kernels", "between kernels"]]
+    rows.append(["---"] * len(rows[0]))
+    for size, cases in read("profiles")["sizes"].items():
+        for name, case in cases.items():
+            shares = {"products": 0.0, "attention": 0.0, "norms": 0.0, "other": 0.0}
+            for kernel in case["kernels"]:
+                shares[_kind_of(kernel["kernel"])] += kernel["us"] / 1e3
+            left = max(case["replay_ms"] - case["kernels_ms"], 0.0)
+            rows.append(
+                [size, name, f"{case['replay_ms']:.2f}", *(f"{ms:.2f}" for ms in shares.values()), f"{left:.2f}"]
+            )
+    return table(rows)
+
+
+def _kind_of(kernel: str) -> str:
+    if "attention" in kernel or "join_splits" in kernel:
+        return "attention"
+    if "norm" in kernel:
+        return "norms"
+    is_product = any(word in kernel for word in ("nvjet", "gemm", "cutlass", "splitK", "product"))
+    return "products" if is_product else "other"
+
+
+def start_up_table() -> str:
+    """Seconds from starting Python to being ready, with compiled kernels and costs on disk."""
+    rows = [["size", "start", "import", "load and capture", "ready", "first words"], ["---"] * 6]
+    for size, measured in read("start-up")["sizes"].items():
+        for name in ("first_start_s", "second_start_s"):
+            told = measured[name]
+            cells = [f"{told[part]:.1f} s" for part in ("import", "load", "ready", "first_words")]
+            rows.append([size, name.split("_")[0], *cells])
+    return table(rows)
+
+
 def table(rows: list[list[str]]) -> str:
     """Return rows of cells as Markdown."""
     return "\n".join(f"| {' | '.join(cells)} |" for cells in rows)
@@ -147,6 +239,12 @@ TABLES: dict[str, Callable[[], str]] = {
     "padding": padding_table,
     "never slower": never_slower_table,
     "pixels": pixels_table,
+    "serving": serving_table,
+    "stages": stages_table,
+    "steps": steps_table,
+    "reference setting": reference_setting_table,
+    "profile": profile_table,
+    "start-up": start_up_table,
     "parity": parity_table,
     "accuracy": accuracy_table,
     "accuracy on a GPU": accuracy_on_gpu_table,
