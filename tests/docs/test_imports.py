@@ -30,7 +30,7 @@ ALLOWED = {
     "evaluation": VLM | {"vlm"},
     "loading": LOADING,
     "testing": LOADING | {"checkpoints", "loading"},
-    "bench": LOADING | {"checkpoints", "loading"},
+    "bench": LOADING | {"checkpoints", "loading", "testing"},
     "commands": COMMANDS,
     "cli": COMMANDS | {"commands"},
     "__main__": {"cli"},

@@ -8,14 +8,13 @@ from typing import Any
 
 import torch
 
-import foveate
 from foveate.bench.report import report
 from foveate.bench.serving import Load, measure_load
 from foveate.bench.serving_pictures import drawn_jpegs, pictures_in
 from foveate.bench.serving_question import ServingQuestion
 from foveate.engine.encoding import EagerImageEncoder
 from foveate.engine.settings import EngineSettings
-from foveate.loading import LoadProgress, choose_device
+from foveate.loading import LoadProgress, choose_device, load
 from foveate.testing import random_vlm
 from foveate.vlm import VLM
 
@@ -44,9 +43,9 @@ def serving_report(question: ServingQuestion, progress: LoadProgress) -> dict[st
             own.start_engine(partial(progress, "decode steps"))
             start_s[way] = round(time.perf_counter() - start, 2)
         rounds, rows = question.rounds_on(device), []
-        for done, load in enumerate(loads):
-            progress(f"{load.name}, {load.output_tokens} tokens, {load.at_once} at once", done, len(loads))
-            rows.append(measure_load(vlms, load, rounds))
+        for done, each in enumerate(loads):
+            progress(f"{each.name}, {each.output_tokens} tokens, {each.at_once} at once", done, len(loads))
+            rows.append(measure_load(vlms, each, rounds))
     measured = {
         "model": question.model or f"{question.layout_on(device)}, random weights",
         "device": torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu",
@@ -78,7 +77,7 @@ def _model(question: ServingQuestion, device: torch.device, settings: EngineSett
     if device.type == "cpu" and question.compilation_config is None:
         graphs["encoder_cudagraph_token_budgets"] = CPU_BUDGETS  # All automatic ones would be checked for a minute.
     if question.model is not None:
-        return foveate.load(
+        return load(
             question.model,
             device=question.device,
             dtype=question.dtype,
