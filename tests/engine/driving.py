@@ -117,13 +117,15 @@ class GatedEncoder:
     def __init__(self, vlm: foveate.VLM) -> None:
         self._encoder = EagerImageEncoder(vlm.model.encoder)
         self.calls: list[int] = []
+        self.bounds: list[float | None] = []
         self.entered, self.may_go_on = threading.Event(), threading.Event()
 
-    def encode(self, batch: ImageBatch) -> EncodedImages:
+    def encode(self, batch: ImageBatch, most_ms: float | None = None) -> EncodedImages:
         self.calls.append(len(batch.tiles_per_image))
+        self.bounds.append(most_ms)
         self.entered.set()
         assert self.may_go_on.wait(PATIENCE_S)
-        return self._encoder.encode(batch)
+        return self._encoder.encode(batch, most_ms)
 
 
 class PickyEncoder:
@@ -133,9 +135,9 @@ class PickyEncoder:
         self._encoder = EagerImageEncoder(vlm.model.encoder)
         self.calls: list[int] = []
 
-    def encode(self, batch: ImageBatch) -> EncodedImages:
+    def encode(self, batch: ImageBatch, most_ms: float | None = None) -> EncodedImages:
         self.calls.append(len(batch.tiles_per_image))
         parts: Sequence[torch.Tensor] = batch.patches.split([tile.num_patches for tile in batch.tiles])
         if any(bool((part == -1).all()) for part in parts):
             raise RuntimeError("a black picture")
-        return self._encoder.encode(batch)
+        return self._encoder.encode(batch, most_ms)

@@ -237,8 +237,8 @@ def test_scores_that_are_no_numbers_end_only_the_request_that_has_them(vlm: fove
     """Features of NaN spoil one prompt; its company goes on."""
 
     class Spoiling(PickyEncoder):
-        def encode(self, batch):
-            encoded = super().encode(batch)
+        def encode(self, batch, most_ms=None):
+            encoded = super().encode(batch, most_ms)
             encoded.features[0].fill_(torch.nan)
             return encoded
 
@@ -251,6 +251,19 @@ def test_scores_that_are_no_numbers_end_only_the_request_that_has_them(vlm: fove
         # The pages that held NaN are used again.
         assert all(ask(engine, text("Hello."), on_and_on(12)).answer().token_ids == expected for _ in range(3))
         assert is_all_free(engine)
+
+
+def test_replays_of_the_encoder_are_bounded_while_others_are_answered(vlm: foveate.VLM, picture: Picture):
+    encoder = GatedEncoder(vlm)
+    encoder.may_go_on.set()
+    with engine_of(vlm, encoder, encoder_replay_ms=3.5) as engine:
+        ask(engine, show(picture(1)), on_and_on(2)).answer()
+        long = ask(engine, text("Hello."), on_and_on(400))
+        assert isinstance(long.next(), TextPiece)
+        ask(engine, show(picture(2)), on_and_on(2)).answer()
+        long.answer()
+        ask(engine, show(picture(3)), on_and_on(2)).answer()
+    assert encoder.bounds == [None, 3.5, None]
 
 
 def test_a_listener_that_raises_harms_nobody_else(vlm: foveate.VLM):

@@ -41,8 +41,11 @@ class EncodedImages:
 class ImageFeatureEncoder(Protocol):
     """Whatever encodes pictures."""
 
-    def encode(self, batch: ImageBatch) -> EncodedImages:
-        """Encode a batch of at least one picture on the current stream."""
+    def encode(self, batch: ImageBatch, most_ms: float | None = None) -> EncodedImages:
+        """Encode a batch of at least one picture on the current stream.
+
+        `most_ms` is how long one replay of a graph may take, where others are to go on beside it.
+        """
 
 
 class EagerImageEncoder:
@@ -51,7 +54,7 @@ class EagerImageEncoder:
     def __init__(self, encoder: ImageEncoder) -> None:
         self._encoder = encoder
 
-    def encode(self, batch: ImageBatch) -> EncodedImages:
+    def encode(self, batch: ImageBatch, most_ms: float | None = None) -> EncodedImages:  # noqa: ARG002 - no replays
         """Encode a batch."""
         rows = self._encoder.encode(batch)
         counts = batch.tokens_per_image(self._encoder.downsample_factor)

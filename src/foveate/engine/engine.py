@@ -87,6 +87,7 @@ class Engine:
             streams,
             device,
             steps_ahead=steps_ahead,
+            replay_ms=self.settings.encoder_replay_ms,
             left_queue=self._queued.discard,
         )
         self._threads = ThreadPoolExecutor(self.settings.pixel_threads, thread_name_prefix="foveate-pixels")

@@ -19,9 +19,9 @@ class GraphImageEncoder:
     def __init__(self, manager: EncoderCudaGraphManager[ImageBatch]) -> None:
         self.manager = manager
 
-    def encode(self, batch: ImageBatch) -> EncodedImages:
-        """Encode a batch."""
-        plan, features = self.manager.plan_and_execute(batch)
+    def encode(self, batch: ImageBatch, most_ms: float | None = None) -> EncodedImages:
+        """Encode a batch, in replays of at most `most_ms`."""
+        plan, features = self.manager.plan_and_execute(batch, most_ms=most_ms)
         return EncodedImages(features, _report(plan, self.manager.backend_name))
 
 

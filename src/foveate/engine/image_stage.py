@@ -34,29 +34,32 @@ class ImageStage:
         self._encoder, self._cache, self._streams, self._device = encoder, cache, streams, device
 
     @torch.inference_mode()
-    def launch(self, requests: Sequence[Request]) -> EncoderCall:
-        """Encode the pictures of some requests, together; each alone where that fails, so that none harms another."""
+    def launch(self, requests: Sequence[Request], most_ms: float | None = None) -> EncoderCall:
+        """Encode the pictures of some requests, together; each alone where that fails, so that none harms another.
+
+        `most_ms` is how long one replay of an encoder graph may take.
+        """
         with self._streams.encode():
             span = Span(self._device)
             try:
-                self._encode(requests)
+                self._encode(requests, most_ms)
                 faults: list[tuple[Request, BaseException]] = []
             except Exception as error:
-                faults = self._encode_apart(requests) if len(requests) > 1 else [(requests[0], error)]
+                faults = self._encode_apart(requests, most_ms) if len(requests) > 1 else [(requests[0], error)]
             span.stop()
         failed = [request for request, _ in faults]
         return EncoderCall([each for each in requests if each not in failed], span, faults)
 
-    def _encode_apart(self, requests: Sequence[Request]) -> list[tuple[Request, BaseException]]:
+    def _encode_apart(self, requests: Sequence[Request], most_ms: float | None) -> list[tuple[Request, BaseException]]:
         faults: list[tuple[Request, BaseException]] = []
         for request in requests:
             try:
-                self._encode([request])
+                self._encode([request], most_ms)
             except Exception as error:
                 faults.append((request, error))
         return faults
 
-    def _encode(self, requests: Sequence[Request]) -> None:
+    def _encode(self, requests: Sequence[Request], most_ms: float | None) -> None:
         for request in requests:
             request.prompt.done.wait_on_device()
         images = [image for request in requests for image in request.prompt.images]
@@ -66,7 +69,7 @@ class ImageStage:
             patches = [image.patches for image in new.values() if image.patches is not None]
             for each in patches:
                 self._streams.used_by_encode(each.patches)
-            encoded = self._encoder.encode(ImageBatch.of(patches))
+            encoded = self._encoder.encode(ImageBatch.of(patches), most_ms)
             report, made = encoded.report, dict(zip(new, encoded.features, strict=True))
             self._keep(new.values(), made)
         for request in requests:

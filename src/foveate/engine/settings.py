@@ -28,6 +28,9 @@ class EngineSettings:
     """How many later requests may go before the first one that waits for memory."""
     images_per_encode: int = 16
     """Most pictures, of whatever requests, in one call of the encoder; a request's own are never parted."""
+    encoder_replay_ms: float = 6.0
+    """Most milliseconds of one replay of an encoder graph while others are answered, so that the card comes to their
+    steps in between; a full tile takes what it takes."""
     steps_ahead: int | None = None
     """1 launches a step before the tokens of the last one are read, 0 does not; by default 1 on CUDA, 0 on a CPU."""
     pixel_threads: int = 4
@@ -58,4 +61,9 @@ _WHOLE = (
     ("steps_ahead", 0, 1),
     ("pixel_threads", 1, 64),
 )
-_NUMBERS = (("cache_fraction", 0.001, 0.95), ("cache_megabytes", 0.001, 1e7), ("image_cache_megabytes", 0, 1e7))
+_NUMBERS = (
+    ("cache_fraction", 0.001, 0.95),
+    ("cache_megabytes", 0.001, 1e7),
+    ("image_cache_megabytes", 0, 1e7),
+    ("encoder_replay_ms", 0.001, 1e6),
+)

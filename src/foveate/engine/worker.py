@@ -38,12 +38,14 @@ class Worker:
         device: torch.device,
         *,
         steps_ahead: int,
+        replay_ms: float,
         left_queue: Callable[[Request], None],
     ) -> None:
-        """`left_queue` is called when a request no longer waits."""
+        """`replay_ms` is how long one replay of an encoder graph may take while others are answered. `left_queue` is
+        called when a request no longer waits."""
         self._memory, self._scheduler, self._images = memory, scheduler, images
         self._launcher, self._streams, self._device = launcher, streams, device
-        self._steps_ahead, self._left_queue = steps_ahead, left_queue
+        self._steps_ahead, self._replay_ms, self._left_queue = steps_ahead, replay_ms, left_queue
         self.inbox: queue.SimpleQueue[Message] = queue.SimpleQueue()
         """Messages are run on this thread."""
         self.lock = threading.Lock()
@@ -134,7 +136,8 @@ class Worker:
         if self._call is None:
             batch = self._scheduler.encoder_batch()
             if batch:
-                self._call = self._images.launch(batch)
+                most_ms = self._replay_ms if self._scheduler.decodable() else None
+                self._call = self._images.launch(batch, most_ms)
                 for request, error in self._call.faults:
                     self._end(request, Failed(error))
                 self._collect(self._call)

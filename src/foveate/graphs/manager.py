@@ -79,6 +79,8 @@ class EncoderCudaGraphManager(Generic[Batch]):
         self._idle = torch.cuda.Event() if device.type == "cuda" else None
         self._last_stream: torch.cuda.Stream | None = None
         self.stats = EncoderStats()
+        self._usable: tuple[GraphCapacity, ...] = ()
+        self._short_plans: dict[float, PlanBatch] = {}
 
     @property
     def backend_name(self) -> str:
@@ -107,6 +109,7 @@ class EncoderCudaGraphManager(Generic[Batch]):
         usable, start = captured.usable, time.perf_counter()
         self.stats.graphs_switched_off = len(self._graphs) - len(usable)
         self.costs, source = self._choose_costs(usable)
+        self._usable = tuple(usable)
         self._plan_captured = self._kept(Planner(usable, self.costs).plan)
         costs_s = time.perf_counter() - start
         self.start_up = StartUp(captured.capture_s, captured.check_s, costs_s, source)
@@ -116,9 +119,21 @@ class EncoderCudaGraphManager(Generic[Batch]):
         """Decide how a batch runs; host work alone."""
         return self._plan(batch, self._model.get_encoder_cudagraph_item_specs(batch))
 
-    def _plan(self, batch: Batch, specs: Sequence[EncoderItemSpec]) -> Plan:
-        is_captured = self._model.get_input_modality(batch) in self._config.modalities
-        return self._plan_captured(specs) if is_captured else self._plan_uncaptured(specs)
+    def _plan(self, batch: Batch, specs: Sequence[EncoderItemSpec], most_ms: float | None = None) -> Plan:
+        if self._model.get_input_modality(batch) not in self._config.modalities:
+            return self._plan_uncaptured(specs)
+        if most_ms is None or self._has_fixed_plans:
+            return self._plan_captured(specs)
+        if most_ms not in self._short_plans:
+            self._short_plans[most_ms] = self._kept(Planner(self._short_graphs(most_ms), self.costs).plan)
+        return self._short_plans[most_ms](specs)
+
+    def _short_graphs(self, most_ms: float) -> list[GraphCapacity]:
+        """Return the graphs that take at most so long, and those that no full tile could do without."""
+        one_tile = self._model.get_encoder_cudagraph_budget_range().step
+        return [
+            each for each in self._usable if each.tokens <= one_tile or self.costs.replay_ms(each.tokens) <= most_ms
+        ]
 
     def execute(self, batch: Batch, out: OutputRows | None = None, *, plan: Plan | None = None) -> list[Tensor]:
         """Encode a batch of any size on the current stream.
@@ -131,12 +146,16 @@ class EncoderCudaGraphManager(Generic[Batch]):
 
     @torch.no_grad()
     def plan_and_execute(
-        self, batch: Batch, out: OutputRows | None = None, *, plan: Plan | None = None
+        self, batch: Batch, out: OutputRows | None = None, *, plan: Plan | None = None, most_ms: float | None = None
     ) -> tuple[Plan, list[Tensor]]:
-        """Do what `execute` does; returns the plan that was followed, too."""
+        """Do what `execute` does; returns the plan that was followed, too.
+
+        `most_ms` is how long one replay may take, for work beside others: larger graphs are not used then, unless a
+        single full tile needs them. Plans that are fixed stay as they are.
+        """
         specs = self._model.get_encoder_cudagraph_item_specs(batch)
         if plan is None:
-            plan = self._plan(batch, specs)
+            plan = self._plan(batch, specs, most_ms)
         else:
             check_plan(plan, specs, self._graphs)
         if out is not None:
