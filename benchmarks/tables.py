@@ -192,6 +192,17 @@ def reference_setting_table() -> str:
     return table(rows)
 
 
+def threads_table() -> str:
+    """Requests at once, by the threads that prepare them and the length of a thread's turn."""
+    heads = ["threads that prepare", "a turn, ms", "all answered, ms", "median first words, ms"]
+    parts = {"prepare": "preparing, all threads", "admit": "letting in", "launch_prefill": "launching prefill"}
+    rows = [[*heads, *parts.values()], ["---"] * (len(heads) + len(parts))]
+    for way in read("threads")["ways"]:
+        cells = [str(way["threads"]), f"{way['turn_ms']:g}", f"{way['all_ms']:.0f}", f"{way['first_ms']:.0f}"]
+        rows.append([*cells, *(f"{way['parts_ms'][part]:.0f}" for part in parts)])
+    return table(rows)
+
+
 def profile_table() -> str:
     """Where the time of a replay goes: kernels of the same kind together, and what they leave."""
     rows = [["size", "case", "replay, ms", "products", "attention", "norms", "other kernels", "between kernels"]]
@@ -243,6 +254,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "stages": stages_table,
     "steps": steps_table,
     "reference setting": reference_setting_table,
+    "threads": threads_table,
     "profile": profile_table,
     "start-up": start_up_table,
     "parity": parity_table,

@@ -4,7 +4,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import count
 from typing import Any
@@ -22,6 +22,7 @@ from foveate.engine.memory import allocate
 from foveate.engine.prefill import Prefill
 from foveate.engine.prefill_graphs import PrefillGraphs
 from foveate.engine.preparation import Preparation, Prepared
+from foveate.engine.preparing import PreparingThreads
 from foveate.engine.request import Request, Sink, Stage
 from foveate.engine.scheduler import Scheduler
 from foveate.engine.sequence import Sequence as AnswerSequence
@@ -91,6 +92,7 @@ class Engine:
             left_queue=self._queued.discard,
         )
         self._threads = ThreadPoolExecutor(self.settings.pixel_threads, thread_name_prefix="foveate-pixels")
+        self._preparing = PreparingThreads(self._preparation, self._threads)
         if device.type == "cuda":
             torch.cuda.synchronize(device)  # The engine's streams do not wait for what was done on this one.
             sys.setswitchinterval(min(sys.getswitchinterval(), _SWITCH_SECONDS))
@@ -162,8 +164,8 @@ class Engine:
             if isinstance(conversation, Prepared):
                 self._worker.inbox.put(partial(self._worker.prepared, request, conversation))
             else:
-                job = self._threads.submit(self._prepare_for, request, conversation)
-                job.add_done_callback(partial(_hand_over, self._worker, request))
+                is_wanted = partial(_is_preparing, request)
+                self._preparing.submit(conversation, is_wanted, partial(self._hand_over, request))
         return request
 
     def cancel(self, request: Request) -> None:
@@ -202,24 +204,20 @@ class Engine:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _prepare_for(self, request: Request, messages: Messages) -> Prepared:
-        if request.stage is not Stage.PREPARING:
-            raise ClosedError("nobody waits for this any more")
-        prepared = self._preparation.prepare(messages)
-        self.check(prepared, request.params)
-        return prepared
+    def _hand_over(self, request: Request, made: Prepared | BaseException) -> None:
+        """Tell the worker what became of a preparation."""
+        try:
+            if isinstance(made, BaseException):
+                raise made
+            self.check(made, request.params)
+        except BaseException as error:
+            self._worker.inbox.put(partial(self._worker.fail, request, error))
+        else:
+            self._worker.inbox.put(partial(self._worker.prepared, request, made))
 
 
-def _hand_over(worker: Worker, request: Request, job: "Future[Prepared]") -> None:
-    """Tell the worker what became of a preparation."""
-    if job.cancelled():
-        worker.inbox.put(partial(worker.fail, request, ClosedError("the engine was closed before this began")))
-        return
-    error = job.exception()
-    if error is not None:
-        worker.inbox.put(partial(worker.fail, request, error))
-    else:
-        worker.inbox.put(partial(worker.prepared, request, job.result()))
+def _is_preparing(request: Request) -> bool:
+    return request.stage is Stage.PREPARING
 
 
 def _shut_down(worker: Worker, thread: threading.Thread, threads: ThreadPoolExecutor) -> None:

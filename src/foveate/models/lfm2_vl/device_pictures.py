@@ -39,6 +39,9 @@ MOST_DEVICE_PIXELS: Final = 2**25
 """Larger pictures are decoded and resized on the host: on the device each would take 15 bytes a pixel for a moment, at
 this bound half a gigabyte."""
 
+MOST_SHARED: Final = 8
+"""Requests whose pictures share a call of the GPU's JPEG decoder."""
+
 _Opened: TypeAlias = EncodedImage | ImageSource | ImageError
 _Job: TypeAlias = Tensor | Future[Tensor] | ImageError
 
@@ -61,6 +64,8 @@ class DevicePictures:
     ) -> None:
         """Set up. Patches come in `dtype`; without a `decoder` all is decoded on the CPU."""
         self.limits, self.decoder = limits, decoder
+        # The GPU's decoder takes about as long for a few files as for one, and Python's other threads wait meanwhile.
+        self.most_at_once = MOST_SHARED if decoder else 1
         self.counts: Counter[str] = Counter()
         """Pictures by how they were decoded: `gpu`, `cpu`, or `fallback`: by the CPU, as the GPU had failed."""
         self._device = device

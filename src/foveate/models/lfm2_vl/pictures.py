@@ -15,6 +15,8 @@ class Pictures(Protocol):
     """Decodes pictures and cuts them. What `decode` returns only its own `patches` need understand."""
 
     limits: ImageLimits
+    most_at_once: int
+    """Requests whose pictures are best decoded in one call, if so many wait."""
 
     def decode(self, sources: Sequence[ImageSource]) -> Sequence[Any]:
         """Return the pixels of each; raises the ImageError of the first one that cannot be used."""
@@ -25,6 +27,9 @@ class Pictures(Protocol):
 
 class HostPictures:
     """Pillow and torchvision on the CPU, one picture after another: the reference's own numbers, bit for bit."""
+
+    most_at_once = 1
+    """Threads do better apart: Pillow lets others go on while it works."""
 
     def __init__(self, settings: ImageSettings, limits: ImageLimits) -> None:
         self._settings, self.limits = settings, limits
