@@ -3,9 +3,9 @@
     python benchmarks/changed_answers.py OUT.json [--questions 50]
 
 The same test questions of every skill go to Foveate with graphs and without, several at a time; with graphs one at a
-time; and to transformers with two attention backends. For each pair: the answers that differ in any letter, and the
-largest difference of the first token's scores. Needs a CUDA GPU and the packages that drawing needs
-(`pip install '.[eval]'`), but no network.
+time; with the encoder in float8; and to transformers with two attention backends. For each pair: the answers that
+differ in any letter, and the largest difference of the first token's scores. Needs a CUDA GPU and the packages that
+drawing needs (`pip install '.[eval]'`), but no network.
 """
 
 import argparse
@@ -43,12 +43,18 @@ class Alone:
 def predictors(model: str | None) -> list[Predictor]:
     """Return all of them, on the GPU in bfloat16."""
     ours: list[Predictor] = []
-    for name, graphs in (("foveate, graphs", True), ("foveate, eager", False), ("foveate, alone", True)):
+    for name, graphs in (
+        ("foveate, graphs", True),
+        ("foveate, eager", False),
+        ("foveate, alone", True),
+        ("foveate, float8", True),
+    ):
         vlm = load(
             model,
             device="cuda",
             dtype="bfloat16",
             compilation_config={"cudagraph_mm_encoder": graphs},
+            encoder_dtype="fp8" if name.endswith("float8") else "auto",
             engine=EngineSettings(cache_megabytes=2000, image_cache_megabytes=0),
         )
         predictor = FoveatePredictor(vlm, name)

@@ -2,28 +2,37 @@
 
     python benchmarks/encoder.py OUT.json [--sizes 450M 3B] [--rounds 30]
 
-The rows of `foveate bench encoder`, ours alone, for both sizes in one file; and what memory the graphs take, and what
-padding costs. Input: patches on the device, in bfloat16; output: image features. Random weights of the true sizes.
+The rows of `foveate bench encoder`, ours alone, for both sizes in one file; what memory the graphs take, what padding
+costs, and the rate of a large batch; and 3B with its products in float8, in turn with bfloat16. Input: patches on the
+device, in bfloat16; output: image features. Random weights of the true sizes.
 """
 
 import argparse
+import copy
 import dataclasses
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
-from common import FULL, SIZES, time_interleaved, write_report
+from common import FULL, SIZES, relative_error, time_interleaved, write_report
 
 from foveate.bench.batches import TileRow, published_rows
 from foveate.bench.ceilings import Ceilings, measure_ceilings
 from foveate.bench.encoder import EncoderBenchmark
+from foveate.bench.work import encoder_flops
+from foveate.engine.encoding import EagerImageEncoder
 from foveate.engine.graph_encoding import GraphImageEncoder, capture_encoder
 from foveate.graphs import EncoderGraphSettings
+from foveate.kernels.availability import twins_only
 from foveate.models.lfm2_vl.image_batch import ImageBatch
 from foveate.models.lfm2_vl.model import Lfm2VlModel
 from foveate.models.lfm2_vl.tiles import TileShape
 from foveate.testing import random_vlm
+
+LARGE_BATCH = 32
+FLOAT8_SIZE, FLOAT8_ROWS = "3B", ("5 tiles, 1280 tokens", "9 tiles, 2192 tokens")
 
 
 def measure(size: str, rounds: int, ceilings: Ceilings) -> dict[str, Any]:
@@ -49,7 +58,43 @@ def measure(size: str, rounds: int, ceilings: Ceilings) -> dict[str, Any]:
         "build_s": round(build_s, 2),
         "capture_and_check_s": round(capture_s, 2),
         "padding": padding_costs(vlm.model, graph, rounds),
+        "large_batch": large_batch(vlm.model, graph, rounds),
+        "float8": float8(vlm.model, graph, rounds) if size == FLOAT8_SIZE else None,
     }
+
+
+def large_batch(model: Lfm2VlModel, graph: GraphImageEncoder, rounds: int) -> dict[str, Any]:
+    """Time many pictures of one full tile in one call, and count what is computed: real rows alone."""
+    row = TileRow("", (TileShape(*FULL),) * LARGE_BATCH, (1,) * LARGE_BATCH)
+    batch = row.batch(model.config, model.device, model.dtype)
+    with torch.inference_mode():
+        times = time_interleaved({"as planned": lambda: graph.encode(batch)}, rounds=rounds)["as planned"]
+    teraflops = encoder_flops(model.config, row.tiles) / times["median_ms"] / 1e9
+    print(f"{LARGE_BATCH} images of 512x512: {times}, {teraflops:.0f} TFLOP/s", flush=True)
+    return {"images": LARGE_BATCH, **times, "teraflops_per_s": round(teraflops, 1)}
+
+
+def float8(model: Lfm2VlModel, graph: GraphImageEncoder, rounds: int) -> dict[str, Any]:
+    """Time the encoder in float8 on graphs of its own, in turn with bfloat16, and how far its features are from those
+    of bfloat16 and of plain torch with the same scales."""
+    fast = copy.deepcopy(model)
+    fast.encoder.use_fp8()
+    graph8 = capture_encoder(fast, EncoderGraphSettings(), strict=True)
+    rows = {}
+    for row in published_rows():
+        if row.name not in FLOAT8_ROWS:
+            continue
+        batch = row.batch(model.config, model.device, model.dtype)
+        with torch.inference_mode():
+            usual, ours = (torch.cat(each.encode(batch).features) for each in (graph, graph8))
+            with twins_only():
+                plain = torch.cat(EagerImageEncoder(fast.encoder).encode(batch).features)
+            calls = {"bfloat16": partial(graph.encode, batch), "float8": partial(graph8.encode, batch)}
+            times = time_interleaved(calls, rounds=rounds)
+        errors = {"from_bfloat16": relative_error(ours, usual), "from_plain_float8": relative_error(ours, plain)}
+        rows[row.name] = {**times, **{name: round(value, 5) for name, value in errors.items()}}
+        print(f"float8, {row.name}: {rows[row.name]}", flush=True)
+    return rows
 
 
 def memory(graph: GraphImageEncoder) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from torch.nn import functional as F
 from foveate.checkpoints import layout
 from foveate.checkpoints.writing import write_settings
 from foveate.kernels import (
+    availability,
     decode_attention,
     fp8,
     gated,
@@ -29,7 +30,7 @@ from foveate.kernels.attention import attention
 from foveate.kernels.decode_attention import decode_attention_reference, decode_attention_triton, split_count
 from foveate.kernels.gated import ProductForm
 from foveate.kernels.rotary_cache import CacheRows, HeadNorms
-from foveate.models.caches import DecodeBatch
+from foveate.models.caches import CacheTensors, DecodeBatch
 from foveate.models.lfm2_vl.config import read_model_config
 from foveate.models.lfm2_vl.fp8_layers import fp8_layers
 from foveate.models.lfm2_vl.layout import packed_layout
@@ -73,6 +74,16 @@ def random(*shape: int, dtype: torch.dtype = BF16, seed: int = 0) -> Tensor:
     return torch.randn(*shape, device=DEVICE, generator=torch.Generator(DEVICE).manual_seed(seed)).to(dtype)
 
 
+def without_overlap(launch: Launch) -> Launch:
+    """The same work with every launch of ours behind the end of the one before it."""
+
+    def run() -> Tensor:
+        with mock.patch.object(availability, "can_overlap", return_value=False):
+            return launch()
+
+    return run
+
+
 def random_model(name: str) -> Lfm2VlModel:
     """A model of true sizes: weights that keep a row's size, norms of ones, small biases."""
     with tempfile.TemporaryDirectory() as folder:
@@ -94,8 +105,10 @@ def encoder_pieces(rows: int, width: int) -> Iterator[Case]:
     shape, row_bytes = f"{rows} x {width}", 2 * rows * width
     exact = F.layer_norm(hidden.double() + offset, (width,), weight.double(), bias.double(), 1e-6)
     plain = partial(F.layer_norm, normalized_shape=(width,), weight=weight, bias=bias, eps=1e-6)
+    ours = partial(layer_norm.layer_norm_triton, hidden, offset, weight, bias, 1e-6)
     ways: dict[str, list[Launch]] = {
-        "ours, with offset": [partial(layer_norm.layer_norm_triton, hidden, offset, weight, bias, 1e-6)],
+        "ours, with offset": [ours],
+        "ours, without overlap": [without_overlap(ours)],
         "twin": [partial(layer_norm.layer_norm_reference, hidden, offset, weight, bias, 1e-6)],
         "torch, bias added before": [lambda: plain(hidden + bias)],
     }
@@ -167,7 +180,7 @@ def encoder_products(rows: int, inputs: int, outputs: int) -> Iterator[Case]:
 
 
 def towers(tower: VisionTower, name: str, tiles: int) -> Iterator[Case]:
-    """A whole vision tower: as served, in float8, and with every bias and sum by itself."""
+    """A whole vision tower: as served and in float8, with and without overlap, and with every sum by itself."""
     shapes = torch.tensor([[32, 32]] * tiles, device=DEVICE)
     patches = random(1024 * tiles, tower.patch_embedding.in_features)
     tower.keep_offsets()
@@ -180,8 +193,10 @@ def towers(tower: VisionTower, name: str, tiles: int) -> Iterator[Case]:
     weights = sum(weight.nbytes for weight in tower.parameters())
     ways: dict[str, list[Launch]] = {
         "ours": [partial(served, tower)],
+        "ours, without overlap": [without_overlap(partial(served, tower))],
         "plain sums and norms": [partial(plain_tower, tower, patches, shapes)],
         "ours, float8": [partial(served, in_fp8)],
+        "ours, float8, without overlap": [without_overlap(partial(served, in_fp8))],
     }
     yield Case("tower", f"{name}, {tiles} full tiles", ways, plain_tower(wide, patches.float(), shapes), weights)
 
@@ -203,8 +218,13 @@ def decode_pieces(sequences: int, width: int, heads: int, inner: int) -> Iterato
     hidden, branch, weight = random(sequences, width), random(sequences, width, seed=1), random(width, seed=2)
     shape, row_bytes = f"{sequences} x {width}", 2 * sequences * width
     exact = norm.add_rms_norm_reference((hidden + branch).double(), None, weight.double(), 1e-5)[1]
+
+    def ours() -> Tensor:
+        return norm.add_rms_norm_triton(hidden, branch, weight, 1e-5)[1]
+
     ways: dict[str, list[Launch]] = {
-        "ours": [lambda: norm.add_rms_norm_triton(hidden, branch, weight, 1e-5)[1]],
+        "ours": [ours],
+        "ours, without overlap": [without_overlap(ours)],
         "twin": [lambda: norm.add_rms_norm_reference(hidden, branch, weight, 1e-5)[1]],
         "torch rms_norm": [lambda: F.rms_norm(hidden + branch, (width,), weight, 1e-5)],
     }
@@ -268,8 +288,7 @@ def decode_contexts(sequences: int, heads: int, context: int) -> Iterator[Case]:
         name = f"{warps} warps, {stages} stages{', carried' if carries_page else ''}"
         way = partial(decode_attention_triton, *arguments, warps=warps, stages=stages, carries_page=carries_page)
         ways[name] = [way]
-    if chosen > 1:
-        ways["overlapped"] = [partial(decode_attention_triton, *arguments, overlaps=True)]
+    ways["ours, without overlap"] = [partial(decode_attention_triton, *arguments, overlaps=False)]
     # What a captured step sees: page tables for the longest context there may be.
     tables_of_all = F.pad(tables, (0, MOST_POSITIONS // PAGE_TOKENS - pages))
     ways["ours, captured tables"] = [partial(decode_attention_triton, query, keys, values, tables_of_all, lengths)]
@@ -319,7 +338,10 @@ def cold(outputs: int, inputs: int) -> list[Tensor]:
 
 
 def decode_steps(model: Lfm2VlModel, name: str, sequences: int, context: int) -> Iterator[Case]:
-    """A whole decode step without sampling: embeddings in, logits out; compared with the twins in the same type."""
+    """A whole decode step without sampling: embeddings in, logits out; compared with the twins in the same type.
+
+    Each way moves on convolution states of its own; the rows it writes into the pages are the same for all.
+    """
     language, pages = model.language, context // PAGE_TOKENS
     caches = language.new_caches(pages=sequences * pages, page_tokens=PAGE_TOKENS, slots=sequences)
     caches.keys.normal_()
@@ -335,14 +357,19 @@ def decode_steps(model: Lfm2VlModel, name: str, sequences: int, context: int) ->
     )
     embeddings = random(sequences, language.config.hidden_size)
 
-    def step() -> Tensor:
-        return language.logits(language(embeddings, batch, caches))
+    def step(own: CacheTensors) -> Tensor:
+        return language.logits(language(embeddings, batch, own))
 
-    start = caches.states.clone()
+    def new_step() -> Launch:
+        return partial(step, replace(caches, states=caches.states.clone()))
+
     with ExitStack() as twins:
         for module in (decode_attention, gated, norm, rotary_cache, short_convolution_step):
             twins.enter_context(mock.patch.object(module, "runs_triton", return_value=False))
-        exact = step()
-    caches.states.copy_(start)
+        exact = new_step()()
     num_bytes = sum(weight.nbytes for weight in language.parameters()) + caches.keys.nbytes + caches.values.nbytes
-    yield Case("decode step", f"{name}, {sequences} x {context} tokens", {"ours": [step]}, exact, num_bytes)
+    ways: dict[str, list[Launch]] = {
+        "ours": [new_step()],
+        "ours, without overlap": [without_overlap(new_step())],
+    }
+    yield Case("decode step", f"{name}, {sequences} x {context} tokens", ways, exact, num_bytes)

@@ -102,7 +102,8 @@ def train(arguments: argparse.Namespace) -> None:
         model.load_state_dict(served.model.state_dict())
     run = Run(arguments.work / "state.pt", model, device, seed=arguments.seed)
     capacity = Capacity(arguments.patch_rows, arguments.patch_rows * 7 // 16)
-    stream = ExampleStream(processor, MIXTURE, capacity, start=run.next_seed())
+    mixture = {kind: weight * (arguments.times if kind in arguments.more else 1) for kind, weight in MIXTURE.items()}
+    stream = ExampleStream(processor, mixture, capacity, start=run.next_seed())
     # Forked from a server that has imported everything once: spawned ones would each take seconds to import it, one
     # after another, and the parent has threads of its own by now.
     multiprocessing.set_forkserver_preload(["stream"])
@@ -119,7 +120,7 @@ def train(arguments: argparse.Namespace) -> None:
     while run.step < arguments.until_step and time.monotonic() < end:
         with meter.waiting():
             batch = memory.next(feed, run.step)
-        losses = run.learn(batch, rate_at(run.step, arguments.until_step))
+        losses = run.learn(batch, arguments.rate * rate_at(run.step, arguments.until_step))
         meter.count(run.step, losses)
         if run.step % SAVE_EVERY_STEPS == 0:
             run.save()
@@ -203,6 +204,9 @@ def main_with(arguments: list[str] | None = None) -> None:
     parser.add_argument("--workers", type=int, default=15)
     parser.add_argument("--uses", type=int, default=3, help="how often each batch is learned from")
     parser.add_argument("--initial", type=Path, help="folder of exported weights to begin with")
+    parser.add_argument("--rate", type=float, default=1.0, help="share of the full rate, for weights that know much")
+    parser.add_argument("--more", nargs="+", default=[], choices=list(MIXTURE), help="lessons that come more often")
+    parser.add_argument("--times", type=float, default=4.0, help="how much more often those come")
     parser.add_argument("--log-every", type=int, default=200)
     parser.add_argument("--seed", type=int, default=1)
     train(parser.parse_args(arguments))
