@@ -387,7 +387,7 @@ def test_closing_ends_every_request_and_every_thread(vlm: foveate.VLM, picture: 
 def test_an_engine_that_fails_as_a_whole_tells_everyone_and_takes_no_more(
     vlm: foveate.VLM, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
-    engine = engine_of(vlm)
+    engine = engine_of(vlm, pixel_threads=1)  # so that the first is prepared first: the pages are enough for one
     heard = [ask(engine, text("Hello."), on_and_on(10_000)) for _ in range(2)]
     assert isinstance(heard[0].next(), TextPiece)
 

@@ -14,6 +14,7 @@ from torch.nn import functional as F
 from foveate.errors import DeviceError
 from foveate.kernels.attention_arguments import check_arguments, check_out
 from foveate.kernels.attention_tiles import AttentionTiles, attention_tiles, split_head
+from foveate.kernels.availability import launch_options
 
 try:
     import triton
@@ -95,6 +96,7 @@ def packed_attention(
             num_warps=tiles.warps,
             num_stages=tiles.stages,
             maxnreg=tiles.registers,
+            **launch_options(query.device),
         )
     return out
 

@@ -17,6 +17,7 @@ put a wrong register into the matrix descriptor (seen on an H200 with heads of 7
 
 import triton
 import triton.language as tl
+from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 __all__ = ["packed_attention_kernel"]
 
@@ -99,6 +100,7 @@ def packed_attention_kernel(
     lanes: tl.constexpr,
     block_rows: tl.constexpr,
     block_columns: tl.constexpr,
+    overlaps: tl.constexpr,
 ) -> None:
     """Attention of `block_rows` rows of one head with their own sequence, or zeros where the rows are padding.
 
@@ -106,8 +108,12 @@ def packed_attention_kernel(
     would not copy them asynchronously. `scale` includes log2(e). A head is `main_channels` plus, if not 0,
     `tail_channels` channels, some of them masked. `lanes` is a power of two above `slots`.
     """
+    if overlaps:
+        gdc_launch_dependents()
     query_stride, key_stride = query_octets * 8, key_octets * 8
     value_stride, out_stride = value_octets * 8, out_octets * 8
+    if overlaps:
+        gdc_wait()
     segment, begin, end, first = _own_rows(bounds, rows, slots, lanes, block_rows)
     if first >= end:
         return

@@ -1,4 +1,19 @@
-"""Which implementation of a kernel runs where: Triton's on a GPU, its plain torch twin elsewhere."""
+"""Which implementation of a kernel runs where: Triton's on a GPU, its plain torch twin elsewhere.
+
+And how the launches of the former follow each other. From compute capability 9.0 on they overlap (programmatic
+dependent launch): a kernel says right at its beginning that the next one may be set up (`gdc_launch_dependents`), and
+before it touches anything that is ever written on the device it waits (`gdc_wait`) until the launches before it have
+ended and what they wrote is there. Why that is as safe as one launch after the other, if each kernel keeps to this:
+
+- Every program waits, before any return. So a launch ends only after the one before it has, and that one only after its
+  own predecessor: to wait for the last launch is to wait for all of them, though it may have begun before they ended.
+- Nothing is stored before the wait. So memory that the allocator hands on, from a tensor that an earlier launch still
+  reads to one that this launch writes, is written when the reader has ended.
+- What is read before it are constants, and of the model alone: weights, norms, biases. Whoever writes those must have
+  ended before the launch in front of the reader began, as everything in front of a copy from the host or a library's
+  kernel has. What a run may make by itself (sums of biases, bounds, tables of pages) is no constant.
+- A launch without the attribute, a library's kernel or a copy, begins when all before it has ended, whatever that said.
+"""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,6 +26,10 @@ from torch import Tensor
 
 HAS_TRITON = find_spec("triton") is not None
 """There is no Triton for macOS, nor with the CPU builds of torch."""
+
+ALL_OVERLAP = False
+"""Whether kernels overlap that were not seen to gain by it. Of them all only the products of one row have run so on a
+GPU."""
 
 _TWINS_ONLY: ContextVar[bool] = ContextVar("twins_only", default=False)
 _FAULTS: list[str] = []
@@ -30,7 +49,21 @@ def runs_triton(*tensors: Tensor) -> bool:
 @cache
 def can_overlap(device: torch.device) -> bool:
     """Whether a launch on this device may begin while the one before it ends (programmatic dependent launch)."""
-    return device.type == "cuda" and torch.cuda.get_device_capability(device) >= (9, 0)
+    is_nvidia = device.type == "cuda" and torch.version.cuda is not None
+    return is_nvidia and torch.cuda.get_device_capability(device) >= (9, 0)
+
+
+def launch_options(device: torch.device, overlaps: bool | None = None, *, is_measured: bool = False) -> dict[str, bool]:
+    """Return what a kernel of ours is launched with so that it overlaps the launch before it, or does not.
+
+    overlaps: True takes compute capability 9.0; by default whether the device can, for a kernel that was seen to gain
+    by it (`is_measured`) or if `ALL_OVERLAP` says so.
+    """
+    if overlaps is None:
+        overlaps = (is_measured or ALL_OVERLAP) and can_overlap(device)
+    if overlaps:
+        return {"overlaps": True, "launch_pdl": True}
+    return {"overlaps": False}
 
 
 @contextmanager

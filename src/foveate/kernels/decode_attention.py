@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from foveate.kernels.availability import runs_triton
+from foveate.kernels.availability import launch_options, runs_triton
 
 __all__ = ["decode_attention", "decode_attention_reference", "decode_attention_triton", "split_count"]
 
@@ -89,7 +89,7 @@ def decode_attention_triton(
     warps: int = WARPS,
     stages: int = STAGES,
     carries_page: bool | None = None,
-    overlaps: bool = False,
+    overlaps: bool | None = None,
 ) -> Tensor:
     """`decode_attention` in one or two launches that read nothing back to the host; their grids depend on shapes alone.
 
@@ -97,8 +97,8 @@ def decode_attention_triton(
     sums, so the last bits of a result depend on the size of the batch. warps, stages: of one program, at least 2 stages
     (`attention_kernel` says why). carries_page: whether a program asks for the number of a page while it has the one
     before, instead of in a stage of its own; by default where pages are of whole blocks, as they must be. overlaps:
-    whether the launch that joins splits is set up while they still run (programmatic dependent launch: compute
-    capability 9.0). A length of 0 gives zeros.
+    whether both launches are set up while the one before each still runs, by default where the device can
+    (`foveate.kernels.availability`). A length of 0 gives zeros.
 
     Raises ValueError for shapes, types or layouts other than those of `decode_attention`, contiguous.
     """
@@ -139,9 +139,9 @@ def decode_attention_triton(
             block_tokens=BLOCK_TOKENS,
             channels=channels,
             carries_page=carries_page,
-            overlaps=overlaps,
             num_warps=warps,
             num_stages=stages,
+            **launch_options(query.device, overlaps),
         )
         if splits > 1:
             join_splits_kernel[sequences * heads,](
@@ -152,9 +152,8 @@ def decode_attention_triton(
                 head_size=head_size,
                 splits=splits,
                 channels=channels,
-                overlaps=overlaps,
                 num_warps=4,
-                **({"launch_pdl": True} if overlaps else {}),
+                **launch_options(query.device, overlaps),
             )
     return out
 

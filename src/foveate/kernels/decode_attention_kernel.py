@@ -53,6 +53,8 @@ def decode_attention_kernel(
         gdc_launch_dependents()
     sequence, key_head, split = tl.program_id(0), tl.program_id(1), tl.program_id(2)
     key_heads = tl.num_programs(1)
+    if overlaps:
+        gdc_wait()
     length = tl.load(lengths + sequence)
     split_tokens = tl.cdiv(tl.cdiv(length, block_tokens), splits) * block_tokens
     begin = split * split_tokens
@@ -128,9 +130,11 @@ def join_splits_kernel(
 ) -> None:
     """Joins the splits of one head of one sequence. A split without tokens has the peak -inf and counts for nothing."""
     if overlaps:
-        gdc_wait()
+        gdc_launch_dependents()
     head = tl.program_id(0)
     split, channel = tl.arange(0, splits), tl.arange(0, channels)
+    if overlaps:
+        gdc_wait()
     own = tl.load(peaks + head * splits + split)
     peak = tl.max(own, 0)
     share = tl.exp2(own - tl.where(peak == float("-inf"), 0.0, peak))

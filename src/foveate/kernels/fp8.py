@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from foveate.kernels.availability import runs_triton
+from foveate.kernels.availability import launch_options, runs_triton
 from foveate.kernels.layer_norm import check_offset, layer_norm_reference, piece_widths, row_warps
 
 __all__ = [
@@ -166,6 +166,7 @@ def layer_norm_fp8_triton(
                 main=main,
                 rest=rest,
                 num_warps=warps or row_warps(width),
+                **launch_options(hidden.device),
             )
     return out
 
@@ -216,5 +217,6 @@ def _launch(kernel: Any, rows: Tensor, warps: int | None) -> Fp8Rows:
                 main=main,
                 rest=rest,
                 num_warps=warps or row_warps(width),
+                **launch_options(rows.device),
             )
     return out

@@ -7,6 +7,7 @@
 
 import triton
 import triton.language as tl
+from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 from foveate.kernels.layer_norm_kernel import load_pieces, normed, row_pieces, store_pieces
 
@@ -38,22 +39,46 @@ def _gelu(values):
 
 @triton.jit
 def quantise_kernel(
-    rows, out, scales, smallest, step, width: tl.constexpr, main: tl.constexpr, rest: tl.constexpr
+    rows,
+    out,
+    scales,
+    smallest,
+    step,
+    width: tl.constexpr,
+    main: tl.constexpr,
+    rest: tl.constexpr,
+    overlaps: tl.constexpr,
 ) -> None:
     """One row."""
+    if overlaps:
+        gdc_launch_dependents()
     row = tl.program_id(0).to(tl.int64)
     first, second, mask = row_pieces(width, main, rest)
+    if overlaps:
+        gdc_wait()
     low, high = load_pieces(rows + row * width, first, second, mask)
     _store_quantised(low, high, out, scales, row, first, second, mask, width, smallest, step)
 
 
 @triton.jit
 def gelu_fp8_kernel(
-    rows, out, scales, smallest, step, width: tl.constexpr, main: tl.constexpr, rest: tl.constexpr
+    rows,
+    out,
+    scales,
+    smallest,
+    step,
+    width: tl.constexpr,
+    main: tl.constexpr,
+    rest: tl.constexpr,
+    overlaps: tl.constexpr,
 ) -> None:
     """One row: its GELU, in float32."""
+    if overlaps:
+        gdc_launch_dependents()
     row = tl.program_id(0).to(tl.int64)
     first, second, mask = row_pieces(width, main, rest)
+    if overlaps:
+        gdc_wait()
     low, high = load_pieces(rows + row * width, first, second, mask)
     _store_quantised(_gelu(low), _gelu(high), out, scales, row, first, second, mask, width, smallest, step)
 
@@ -73,10 +98,20 @@ def layer_norm_fp8_kernel(
     width: tl.constexpr,
     main: tl.constexpr,
     rest: tl.constexpr,
+    overlaps: tl.constexpr,
 ) -> None:
-    """One row: adds the branch to the hidden row in place, then norms the sum and what it lacks."""
+    """One row: adds the branch to the hidden row in place, then norms the sum and what it lacks.
+
+    Weights and biases are on their way before the row is there, as in `layer_norm_kernel`.
+    """
+    if overlaps:
+        gdc_launch_dependents()
     row = tl.program_id(0).to(tl.int64)
     first, second, mask = row_pieces(width, main, rest)
+    weights = load_pieces(weight, first, second, mask)
+    biases = load_pieces(bias, first, second, mask)
+    if overlaps:
+        gdc_wait()
     own = hidden + row * width
     low, high = load_pieces(own, first, second, mask)
     if branch is not None:
@@ -84,5 +119,5 @@ def layer_norm_fp8_kernel(
         low, high = (low + low_branch).to(hidden.dtype.element_ty), (high + high_branch).to(hidden.dtype.element_ty)
         store_pieces(own, low, high, first, second, mask)
         low, high = low.to(tl.float32), high.to(tl.float32)
-    low, high = normed(low, high, offset, weight, bias, eps, first, second, mask, width)
+    low, high = normed(low, high, offset, weights, biases, eps, first, second, mask, width)
     _store_quantised(low, high, out, scales, row, first, second, mask, width, smallest, step)

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from foveate.kernels.availability import can_overlap, runs_triton
+from foveate.kernels.availability import launch_options, runs_triton
 
 __all__ = [
     "ProductForm",
@@ -49,18 +49,18 @@ class ProductForm:
     """Steps of the loop in one, so that the loads of all of them are in flight."""
     eviction: str = ""
     """What the cache does with weights: "evict_first" leaves it to rows, keys and values."""
-    overlaps: bool = False
-    """Whether the launch begins to read weights while the one before it on the stream still runs (programmatic
-    dependent launch: compute capability 9.0). Whoever writes the weights must have ended before that one began."""
+    overlaps: bool | None = False
+    """Whether the launch begins to read weights while the one before it on the stream still runs, as
+    `foveate.kernels.availability` says; None: where the device can."""
 
 
 MOST_OVERLAPPED = 32_768
 """Outputs beyond which a launch is so large that its programs are in the way of the one before."""
 
 
-def measured_form(outputs: int, device: torch.device) -> ProductForm:
+def measured_form(outputs: int) -> ProductForm:
     """The form that was the fastest, or within a few percent of it, in `benchmarks/kernel_times.py`."""
-    return ProductForm(eviction="evict_first", overlaps=outputs <= MOST_OVERLAPPED and can_overlap(device))
+    return ProductForm(eviction="evict_first", overlaps=None if outputs <= MOST_OVERLAPPED else False)
 
 
 def silu_multiply(gate_up: Tensor) -> Tensor:
@@ -87,7 +87,7 @@ def silu_multiply_triton(gate_up: Tensor) -> Tensor:
     if rows:
         with torch.cuda.device_of(gate_up):
             silu_multiply_kernel[rows, -(-width // BLOCK_CHANNELS)](
-                gate_up, out, width=width, block=BLOCK_CHANNELS, num_warps=4
+                gate_up, out, width=width, block=BLOCK_CHANNELS, num_warps=4, **launch_options(gate_up.device)
             )
     return out
 
@@ -143,7 +143,7 @@ def _is_ours(rows: Tensor, weight: Tensor) -> bool:
 
 def _launch(kernel: Any, rows: Tensor, weight: Tensor, outputs: int, form: ProductForm | None) -> Tensor:
     """Run a product's kernel; returns `[rows, outputs]`."""
-    form = form or measured_form(outputs, rows.device)
+    form = form or measured_form(outputs)
     out = rows.new_empty(rows.shape[0], outputs)
     if rows.shape[0]:
         with torch.cuda.device_of(rows):
@@ -159,9 +159,8 @@ def _launch(kernel: Any, rows: Tensor, weight: Tensor, outputs: int, form: Produ
                 block=form.columns,
                 unroll=form.unroll,
                 eviction=form.eviction,
-                overlaps=form.overlaps,
                 num_warps=form.warps,
-                **({"launch_pdl": True} if form.overlaps else {}),
+                **launch_options(rows.device, form.overlaps, is_measured=True),
             )
     return out
 

@@ -20,11 +20,15 @@ def _silu(gate):
 
 
 @triton.jit
-def silu_multiply_kernel(gate_up, out, width: tl.constexpr, block: tl.constexpr) -> None:
+def silu_multiply_kernel(gate_up, out, width: tl.constexpr, block: tl.constexpr, overlaps: tl.constexpr) -> None:
     """`block` channels of one row. The gate is rounded before the product, as the twin does."""
+    if overlaps:
+        gdc_launch_dependents()
     row = tl.program_id(0).to(tl.int64)
     channel = tl.program_id(1) * block + tl.arange(0, block)
     mask = channel < width
+    if overlaps:
+        gdc_wait()
     gate = tl.load(gate_up + row * 2 * width + channel, mask=mask, other=0.0).to(tl.float32)
     up = tl.load(gate_up + row * 2 * width + width + channel, mask=mask, other=0.0).to(tl.float32)
     dtype = out.dtype.element_ty

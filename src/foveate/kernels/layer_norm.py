@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from foveate.kernels.availability import runs_triton
+from foveate.kernels.availability import launch_options, runs_triton
 
 __all__ = ["layer_norm", "layer_norm_reference", "layer_norm_triton", "piece_widths", "row_warps"]
 
@@ -65,6 +65,7 @@ def layer_norm_triton(
                 main=main,
                 rest=rest,
                 num_warps=warps or row_warps(width),
+                **launch_options(hidden.device),
             )
     return out
 

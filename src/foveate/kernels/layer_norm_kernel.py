@@ -11,6 +11,7 @@ the next. One block for all of 1152 or 4304 channels would leave almost every se
 
 import triton
 import triton.language as tl
+from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 __all__ = ["layer_norm_kernel", "load_pieces", "normed", "row_pieces", "store_pieces"]
 
@@ -37,10 +38,11 @@ def store_pieces(target, low, high, first, second, mask) -> None:
 
 
 @triton.jit
-def normed(low, high, offset, weight, bias, eps, first, second, mask, width: tl.constexpr):
-    """The layer norm of a row in two pieces and what it lacks; in the second, channels beyond the width are 0."""
-    low_weight, high_weight = load_pieces(weight, first, second, mask)
-    low_bias, high_bias = load_pieces(bias, first, second, mask)
+def normed(low, high, offset, weights, biases, eps, first, second, mask, width: tl.constexpr):
+    """The layer norm of a row in two pieces and what it lacks; in the second, channels beyond the width are 0.
+
+    `weights` and `biases` are two pieces each; `offset` is read here.
+    """
     if offset is not None:
         low_offset, high_offset = load_pieces(offset, first, second, mask)
         low += low_offset
@@ -49,7 +51,7 @@ def normed(low, high, offset, weight, bias, eps, first, second, mask, width: tl.
     low, high = low - mean, tl.where(mask, high - mean, 0.0)
     variance = (tl.sum(low * low, 0) + tl.sum(high * high, 0)) / width
     scale = tl.rsqrt(variance + eps)
-    return low * scale * low_weight + low_bias, high * scale * high_weight + high_bias
+    return low * scale * weights[0] + biases[0], high * scale * weights[1] + biases[1]
 
 
 @triton.jit
@@ -63,11 +65,21 @@ def layer_norm_kernel(
     width: tl.constexpr,
     main: tl.constexpr,
     rest: tl.constexpr,
+    overlaps: tl.constexpr,
 ) -> None:
-    """Normalise one row of `width` channels, read once and held in registers."""
+    """Normalise one row of `width` channels, read once and held in registers.
+
+    Weights and biases are on their way before the row is there; the offset need not be a constant.
+    """
+    if overlaps:
+        gdc_launch_dependents()
     # Rows of a large batch times their width pass 2**31.
     start = tl.program_id(0).to(tl.int64) * width
     first, second, mask = row_pieces(width, main, rest)
+    weights = load_pieces(weight, first, second, mask)
+    biases = load_pieces(bias, first, second, mask)
+    if overlaps:
+        gdc_wait()
     low, high = load_pieces(hidden + start, first, second, mask)
-    low, high = normed(low, high, offset, weight, bias, eps, first, second, mask, width)
+    low, high = normed(low, high, offset, weights, biases, eps, first, second, mask, width)
     store_pieces(out + start, low, high, first, second, mask)

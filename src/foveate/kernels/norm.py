@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from foveate.kernels.availability import runs_triton
+from foveate.kernels.availability import launch_options, runs_triton
 
 
 def rms_norm(hidden: Tensor, weight: Tensor, eps: float) -> Tensor:
@@ -52,5 +52,16 @@ def add_rms_norm_triton(hidden: Tensor, branch: Tensor | None, weight: Tensor, e
     block = 1 << (width - 1).bit_length()
     if rows:
         with torch.cuda.device_of(hidden):
-            add_rms_norm_kernel[rows,](hidden, branch, weight, total, out, eps, width=width, block=block, num_warps=4)
+            add_rms_norm_kernel[rows,](
+                hidden,
+                branch,
+                weight,
+                total,
+                out,
+                eps,
+                width=width,
+                block=block,
+                num_warps=4,
+                **launch_options(hidden.device),
+            )
     return total, out

@@ -7,6 +7,7 @@
 
 import triton
 import triton.language as tl
+from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 __all__ = ["add_rms_norm_kernel"]
 
@@ -21,12 +22,21 @@ def add_rms_norm_kernel(
     eps,
     width: tl.constexpr,
     block: tl.constexpr,
+    overlaps: tl.constexpr,
 ) -> None:
-    """Add and normalise one row of `width` channels; `block` is a power of two. Rounds where the twin rounds."""
+    """Add and normalise one row of `width` channels; `block` is a power of two. Rounds where the twin rounds.
+
+    The weights are on their way before the rows are there.
+    """
+    if overlaps:
+        gdc_launch_dependents()
     first = tl.program_id(0).to(tl.int64) * width
     channel = tl.arange(0, block)
     mask = channel < width
     dtype = out.dtype.element_ty
+    weights = tl.load(weight + channel, mask=mask, other=0.0)
+    if overlaps:
+        gdc_wait()
     values = tl.load(hidden + first + channel, mask=mask, other=0.0).to(tl.float32)
     if branch is not None:
         values += tl.load(branch + first + channel, mask=mask, other=0.0).to(tl.float32)
@@ -34,5 +44,4 @@ def add_rms_norm_kernel(
         tl.store(total + first + channel, rounded, mask=mask)
         values = rounded.to(tl.float32)
     scaled = (values * tl.rsqrt(tl.sum(values * values, 0) / width + eps)).to(dtype)
-    weights = tl.load(weight + channel, mask=mask, other=0.0)
     tl.store(out + first + channel, (weights.to(tl.float32) * scaled.to(tl.float32)).to(dtype), mask=mask)

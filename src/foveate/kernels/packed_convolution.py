@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from foveate.kernels.availability import runs_triton
+from foveate.kernels.availability import launch_options, runs_triton
 from foveate.kernels.short_convolution import convolution_index, short_convolution
 
 __all__ = ["packed_convolution", "packed_convolution_reference", "packed_convolution_triton"]
@@ -99,10 +99,19 @@ def packed_convolution_triton(
             block_rows=BLOCK_ROWS,
             block_channels=BLOCK_CHANNELS,
             num_warps=4,
+            **launch_options(gates.device),
         )
         if sequences and taps > 1:
             next_states_kernel[sequences, -(-width // STATE_CHANNELS)](
-                gates, states, slots, bounds, width=width, taps=taps, block_channels=STATE_CHANNELS, num_warps=4
+                gates,
+                states,
+                slots,
+                bounds,
+                width=width,
+                taps=taps,
+                block_channels=STATE_CHANNELS,
+                num_warps=4,
+                **launch_options(gates.device),
             )
     return out
 

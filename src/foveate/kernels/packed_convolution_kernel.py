@@ -7,6 +7,7 @@
 
 import triton
 import triton.language as tl
+from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 from foveate.kernels.prefill_attention_kernel import own_rows
 
@@ -47,11 +48,16 @@ def packed_convolution_kernel(
     lanes: tl.constexpr,
     block_rows: tl.constexpr,
     block_channels: tl.constexpr,
+    overlaps: tl.constexpr,
 ) -> None:
     """`block_channels` channels of `block_rows` rows of one sequence, or zeros where they are padding.
 
     The inputs of a tap are rows of `gates`, or of the sequence's state where they are older than its first new row.
     """
+    if overlaps:
+        gdc_launch_dependents()
+    if overlaps:
+        gdc_wait()
     kept: tl.constexpr = taps - 1
     sequence, begin, end, first = own_rows(tl.program_id(0), bounds, rows, sequences, lanes, block_rows)
     if first >= end:
@@ -87,12 +93,17 @@ def next_states_kernel(
     width: tl.constexpr,
     taps: tl.constexpr,
     block_channels: tl.constexpr,
+    overlaps: tl.constexpr,
 ) -> None:
     """`block_channels` channels of the state of one sequence: the last rows of "state, then new rows".
 
     A channel's state is read and written by one thread, oldest row first, and with one new row or more what a row
     takes from the state is newer than itself: no row is read that was written before.
     """
+    if overlaps:
+        gdc_launch_dependents()
+    if overlaps:
+        gdc_wait()
     kept: tl.constexpr = taps - 1
     sequence = tl.program_id(0)
     begin, end = tl.load(bounds + sequence), tl.load(bounds + sequence + 1)

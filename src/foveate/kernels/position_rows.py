@@ -10,7 +10,7 @@ import math
 import torch
 from torch import Tensor
 
-from foveate.kernels.availability import runs_triton
+from foveate.kernels.availability import launch_options, runs_triton
 from foveate.kernels.tile_layout import check_tile_shapes, place_rows
 
 __all__ = ["patch_grid", "position_rows", "position_rows_reference", "position_rows_triton", "resized_rows"]
@@ -70,6 +70,7 @@ def position_rows_triton(table: Tensor, tile_shapes: Tensor, bounds: Tensor, num
                 block_rows=BLOCK_ROWS,
                 block=BLOCK_CHANNELS,
                 num_warps=4,
+                **launch_options(table.device),
             )
     return out
 

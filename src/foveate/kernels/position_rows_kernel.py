@@ -7,6 +7,7 @@
 
 import triton
 import triton.language as tl
+from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 __all__ = ["position_rows_kernel"]
 
@@ -64,10 +65,15 @@ def position_rows_kernel(
     steps: tl.constexpr,
     block_rows: tl.constexpr,
     block: tl.constexpr,
+    overlaps: tl.constexpr,
 ) -> None:
     """`block` channels of `block_rows` position rows, of whatever tiles they are; zeros where they are padding."""
+    if overlaps:
+        gdc_launch_dependents()
     row = tl.program_id(0) * block_rows + tl.arange(0, block_rows)
     channel = (tl.program_id(1) * block + tl.arange(0, block))[None, :]
+    if overlaps:
+        gdc_wait()
     slot = _own_slots(bounds, row, slots, steps)
     is_real = (slot < slots) & (row < rows)
     tile_rows = tl.load(tile_shapes + 2 * slot, mask=is_real, other=1).to(tl.int32)

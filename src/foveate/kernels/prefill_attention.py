@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from torch.nn.attention.bias import causal_lower_right
 
 from foveate.kernels.attention_tiles import AttentionTiles
-from foveate.kernels.availability import runs_triton
+from foveate.kernels.availability import launch_options, runs_triton
 
 __all__ = ["prefill_attention", "prefill_attention_reference", "prefill_attention_triton", "prefill_tiles"]
 
@@ -145,6 +145,7 @@ def prefill_attention_triton(
             num_warps=tiles.warps,
             num_stages=tiles.stages,
             maxnreg=tiles.registers,
+            **launch_options(query.device),
         )
     return out
 

@@ -16,6 +16,7 @@ software-pipelined loop.
 
 import triton
 import triton.language as tl
+from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 __all__ = ["own_rows", "prefill_attention_kernel"]
 
@@ -62,6 +63,7 @@ def prefill_attention_kernel(
     block_group: tl.constexpr,
     block_tokens: tl.constexpr,
     channels: tl.constexpr,
+    overlaps: tl.constexpr,
 ) -> None:
     """Attention of `block_queries` new tokens of one sequence, or zeros where they are padding.
 
@@ -69,8 +71,12 @@ def prefill_attention_kernel(
     from the last tokens to the first, the longest loops of a sequence in front, so that none of them begins when the
     rest of the GPU is done. `scale` includes log2(e).
     """
+    if overlaps:
+        gdc_launch_dependents()
     key_head = tl.program_id(0)
     program = tl.num_programs(1) - 1 - tl.program_id(1)
+    if overlaps:
+        gdc_wait()
     sequence, begin, end, first = own_rows(program, bounds, tokens, sequences, lanes, block_queries)
     if first >= end:
         return

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from foveate.kernels.availability import runs_triton
+from foveate.kernels.availability import launch_options, runs_triton
 from foveate.kernels.norm import rms_norm
 from foveate.kernels.rotary import kept_rotary_table, rotary_angles, rotate
 
@@ -106,6 +106,7 @@ def rotate_and_cache_triton(qkv: Tensor, positions: Tensor, norms: HeadNorms, ca
                 num_warps=1,
                 # A sum of two rounded products is not to become one product rounded and one not.
                 enable_fp_fusion=False,
+                **launch_options(qkv.device),
             )
     return query
 

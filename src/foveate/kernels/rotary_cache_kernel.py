@@ -7,6 +7,7 @@
 
 import triton
 import triton.language as tl
+from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 __all__ = ["rotate_and_cache_kernel"]
 
@@ -61,9 +62,12 @@ def rotate_and_cache_kernel(
     half: tl.constexpr,
     block_heads: tl.constexpr,
     block_half: tl.constexpr,
+    overlaps: tl.constexpr,
 ) -> None:
     """`block_heads` heads of one token: queries are normed, turned and stored; keys too, into the cache; values are
     copied there. `block_heads` divides both counts of heads, so a program has heads of one kind."""
+    if overlaps:
+        gdc_launch_dependents()
     head_size: tl.constexpr = 2 * half
     token = tl.program_id(0).to(tl.int64)
     first = tl.program_id(1) * block_heads
@@ -72,6 +76,8 @@ def rotate_and_cache_kernel(
     within = tl.arange(0, block_heads)[:, None] * head_size + channel
     mask = channel < half
     source = qkv + (token * (heads + 2 * key_heads) + first) * head_size + within
+    if overlaps:
+        gdc_wait()
     low = tl.load(source, mask=mask, other=0.0)
     high = tl.load(source + half, mask=mask, other=0.0)
     row = tl.load(write_rows + token).to(tl.int64)

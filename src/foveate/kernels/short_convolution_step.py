@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from foveate.kernels.availability import runs_triton
+from foveate.kernels.availability import launch_options, runs_triton
 
 __all__ = ["short_convolution_step", "short_convolution_step_reference", "short_convolution_step_triton"]
 
@@ -61,6 +61,16 @@ def short_convolution_step_triton(
     if len(slots):
         with torch.cuda.device_of(gates):
             short_convolution_step_kernel[len(slots), -(-width // BLOCK_CHANNELS)](
-                gates, states, slots, weight, bias, out, width=width, taps=taps, block=BLOCK_CHANNELS, num_warps=4
+                gates,
+                states,
+                slots,
+                weight,
+                bias,
+                out,
+                width=width,
+                taps=taps,
+                block=BLOCK_CHANNELS,
+                num_warps=4,
+                **launch_options(gates.device),
             )
     return out

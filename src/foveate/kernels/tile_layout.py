@@ -9,7 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from foveate.kernels.availability import runs_triton
+from foveate.kernels.availability import launch_options, runs_triton
 
 __all__ = ["TileLayout", "place_rows", "tile_layout", "tile_layout_reference", "tile_layout_triton"]
 
@@ -82,6 +82,7 @@ def tile_layout_triton(tile_shapes: Tensor, num_rows: int, factor: int) -> TileL
             lanes=max(16, min(MOST_LANES, 1 << (slots - 1).bit_length())),
             block_tokens=BLOCK_TOKENS,
             num_warps=4,
+            **launch_options(tile_shapes.device),
         )
     return TileLayout(bounds, gather_index, is_padding)
 

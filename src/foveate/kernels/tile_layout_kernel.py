@@ -7,6 +7,7 @@
 
 import triton
 import triton.language as tl
+from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 __all__ = ["tile_layout_kernel"]
 
@@ -23,6 +24,7 @@ def tile_layout_kernel(
     cells: tl.constexpr,
     lanes: tl.constexpr,
     block_tokens: tl.constexpr,
+    overlaps: tl.constexpr,
 ) -> None:
     """Lays out `block_tokens` image tokens; the first program writes the bounds too.
 
@@ -30,7 +32,11 @@ def tile_layout_kernel(
     before its own, so their patches, their tokens and their number say where it lies. `cells` is a power of two,
     `factor**2` or above.
     """
+    if overlaps:
+        gdc_launch_dependents()
     program = tl.program_id(0)
+    if overlaps:
+        gdc_wait()
     token = program * block_tokens + tl.arange(0, block_tokens)
     slot = tl.zeros([block_tokens], tl.int32)
     first_patch = tl.zeros([block_tokens], tl.int32)
