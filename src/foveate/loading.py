@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 from huggingface_hub import snapshot_download
 
+from foveate.engine.encoder_kernels import choose_attention
 from foveate.engine.encoding import EagerImageEncoder, ImageFeatureEncoder
 from foveate.engine.pictures import choose_pictures
 from foveate.engine.settings import EngineSettings
 from foveate.errors import CheckpointError, ConfigurationError, DeviceError
 from foveate.images import ImageLimits
+from foveate.kernels.availability import fault
 from foveate.models.lfm2_vl.config import read_model_config
 from foveate.models.lfm2_vl.kernel_check import check_kernels
 from foveate.models.lfm2_vl.model import Lfm2VlModel, Progress, load_model
@@ -99,7 +101,10 @@ def choose_encoder(
     model: Lfm2VlModel, settings: "EncoderGraphSettings | None", progress: Progress | None = None
 ) -> ImageFeatureEncoder:
     """Capture the encoder graphs of a model when `settings` or, by default, its device ask for them; else run
-    eagerly."""
+    eagerly. Eagerly, too, where the kernels were switched off: their twins wait for the device, which no graph can."""
+    choose_attention(model)
+    if fault() and model.device.type == "cuda":
+        return EagerImageEncoder(model.encoder)
     if settings is None or not wants_graphs(settings, model.device):
         if settings is not None and settings.encoder_plan == "fixed":
             raise ConfigurationError(

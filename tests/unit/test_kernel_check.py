@@ -1,11 +1,14 @@
 """A kernel that is wrong on a machine is found at start, and its twin runs instead."""
 
 import logging
+from types import SimpleNamespace
 
 import pytest
 import torch
 
+from foveate.engine.encoding import EagerImageEncoder
 from foveate.kernels import availability
+from foveate.loading import choose_encoder, parse_compilation_config
 from foveate.models.lfm2_vl import kernel_check
 from foveate.testing import random_vlm
 
@@ -67,3 +70,11 @@ def test_without_the_kernels_nothing_is_run(monkeypatch):
     model = random_vlm("tiny", device="cpu", dtype="float32").model
     monkeypatch.setattr(kernel_check, "run_both_parts", lambda _: pytest.fail("there is nothing to compare"))
     kernel_check.check_kernels(model)
+
+
+def test_without_kernels_a_card_has_no_graphs_whatever_was_asked(model, monkeypatch):
+    """The twin of the attention waits for the device, which a capture cannot."""
+    monkeypatch.setattr(availability, "_FAULTS", ["wrong"])
+    on_card = SimpleNamespace(device=torch.device("cuda", 0), encoder=model.encoder)
+    settings = parse_compilation_config({"cudagraph_mm_encoder": True})
+    assert isinstance(choose_encoder(on_card, settings), EagerImageEncoder)

@@ -11,12 +11,15 @@ from rich.table import Table
 from foveate.commands.graph_report import graph_records, graph_table
 from foveate.commands.output import write_json
 from foveate.commands.progress import stages_bar
+from foveate.engine.encoder_kernels import choose_attention
 from foveate.engine.encoding import EagerImageEncoder
 from foveate.engine.pictures import find_jpeg_decoder
 from foveate.errors import MissingExtraError
+from foveate.kernels.attention_choice import prefer
 from foveate.kernels.availability import attention_backend, decode_steps
 from foveate.loading import choose_device, load, parse_compilation_config, wants_graphs
 from foveate.machine import MachineCard, machine_card
+from foveate.vlm import VLM
 
 if TYPE_CHECKING:
     from foveate.graphs import EncoderCudaGraphManager
@@ -36,7 +39,11 @@ def doctor(
     card, chosen = machine_card(), choose_device(device)
     settings = parse_compilation_config(compilation_config)
     parts = placement(chosen, graphs=wants_graphs(settings, chosen))
-    manager = _graphs_of(model, device, compilation_config) if model else None
+    vlm = _loaded(model, device, compilation_config) if model else None
+    manager = _graphs_of(vlm) if vlm else None
+    if vlm and (times_us := choose_attention(vlm.model)):
+        told = ", ".join(f"{name} {microseconds:g} µs" for name, microseconds in times_us.items())
+        parts["attention"] = f"{prefer(times_us)}; measured on one and five full tiles: {told}"
     if as_json:
         graphs = graph_records(manager) if manager else None
         write_json({**dataclasses.asdict(card), "placement": parts, "encoder_graphs": graphs})
@@ -50,9 +57,13 @@ def doctor(
         console.print("Give --model to see the graphs that this compilation config makes.")
 
 
-def _graphs_of(model: str, device: str, compilation_config: str | None) -> "EncoderCudaGraphManager[Any] | None":
+def _loaded(model: str, device: str, compilation_config: str | None) -> VLM:
     with stages_bar() as progress:
-        encoder = load(model, device=device, compilation_config=compilation_config, progress=progress).encoder
+        return load(model, device=device, compilation_config=compilation_config, progress=progress)
+
+
+def _graphs_of(vlm: VLM) -> "EncoderCudaGraphManager[Any] | None":
+    encoder = vlm.encoder
     if isinstance(encoder, EagerImageEncoder):
         return None
     # Imported here: `foveate describe` must work where the graph runtime has been taken out.

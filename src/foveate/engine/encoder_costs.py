@@ -19,11 +19,16 @@ def cost_store(model: Lfm2VlModel, *, refresh: bool = False) -> CostStore | None
 
     `refresh` has them measured again.
     """
-    device, folder = torch.device(model.device), cache_folder()
-    if device.type != "cuda" or folder is None:
+    folder = cache_folder()
+    if torch.device(model.device).type != "cuda" or folder is None:
         return None
-    config, card = model.config, torch.cuda.get_device_properties(device)
-    key = {
+    return CostStore(folder, what_costs_depend_on(model), refresh=refresh)
+
+
+def what_costs_depend_on(model: Lfm2VlModel) -> dict[str, str]:
+    """Return all that decides how long the encoder of a model on a CUDA device takes, in words."""
+    config, card = model.config, torch.cuda.get_device_properties(torch.device(model.device))
+    return {
         "card": f"{card.name}, {card.major}.{card.minor}, {card.multi_processor_count} multiprocessors",
         "driver": driver_version() or "unknown",
         "torch": f"{torch.__version__}, CUDA {torch.version.cuda}",
@@ -31,7 +36,6 @@ def cost_store(model: Lfm2VlModel, *, refresh: bool = False) -> CostStore | None
         "type": model.encoder.dtype_name,
         "code": code_version(),
     }
-    return CostStore(folder, key, refresh=refresh)
 
 
 @lru_cache(maxsize=1)

@@ -5,6 +5,7 @@ sequences one behind the other, with the sequence bounds on the device, and writ
 """
 
 import math
+from collections.abc import Callable
 from itertools import pairwise
 
 import torch
@@ -14,7 +15,7 @@ from torch.nn import functional as F
 from foveate.errors import DeviceError
 from foveate.kernels.attention_arguments import check_arguments, check_out
 from foveate.kernels.attention_tiles import AttentionTiles, attention_tiles, split_head
-from foveate.kernels.availability import launch_options
+from foveate.kernels.availability import is_twins_only, launch_options
 
 try:
     import triton
@@ -23,16 +24,30 @@ except ImportError:  # There is no Triton for macOS, nor with the CPU builds of 
 if triton is not None:
     from foveate.kernels.attention_kernel import packed_attention_kernel
 
-__all__ = ["attention", "packed_attention", "packed_attention_reference"]
+__all__ = ["attention", "packed_attention", "packed_attention_reference", "take_attention"]
+
+
+Attention = Callable[[Tensor, Tensor, Tensor, Tensor, int], Tensor]
+
+_TAKEN: dict[tuple[torch.device, torch.dtype, int, int], Attention] = {}
+
+
+def take_attention(way: Attention, device: torch.device, dtype: torch.dtype, heads: int, head_size: int) -> None:
+    """Have `attention` take another way than `packed_attention` for heads like these, from now on."""
+    _TAKEN[device, dtype, heads, head_size] = way
 
 
 def attention(query: Tensor, key: Tensor, value: Tensor, bounds: Tensor, longest: int) -> Tensor:
-    """`packed_attention` on a GPU with Triton, `packed_attention_reference` elsewhere.
+    """`packed_attention` on a GPU with Triton or what was taken instead, `packed_attention_reference` elsewhere.
 
     Shapes, padding and errors are those of `packed_attention`.
     """
-    if query.is_cuda and triton is not None:
-        return packed_attention(query, key, value, bounds, longest)
+    if query.is_cuda and not is_twins_only():
+        way = _TAKEN.get((query.device, query.dtype, query.shape[1], query.shape[2]))
+        if way is not None:
+            return way(query, key, value, bounds, longest)
+        if triton is not None:
+            return packed_attention(query, key, value, bounds, longest)
     return packed_attention_reference(query, key, value, bounds)
 
 

@@ -76,6 +76,11 @@ def twins_only() -> Iterator[None]:
         _TWINS_ONLY.reset(token)
 
 
+def is_twins_only() -> bool:
+    """Whether this thread is in such a block, or the kernels were switched off."""
+    return bool(_FAULTS) or _TWINS_ONLY.get()
+
+
 def switch_off(reason: str) -> None:
     """Run the twins from now on, in the whole process: a kernel is wrong on this machine."""
     _FAULTS.append(reason)
