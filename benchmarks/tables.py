@@ -77,7 +77,7 @@ def parity_table() -> str:
 
 def accuracy_table() -> str:
     """Accuracy by skill in float32 on a CPU, as `foveate eval` marks it."""
-    scores = read("evaluation", "cpu")["scores"]
+    scores = read("evaluation-300", "cpu")["scores"]
     heads = [f"{name}, {mark}" for name in scores for mark in ("exact match", "ROUGE-L")]
     rows = [["skill", "questions", *heads], ["---"] * (2 + len(heads))]
     for skill, first in next(iter(scores.values())).items():
@@ -99,8 +99,17 @@ def accuracy_on_gpu_table() -> str:
 
 
 def changed_answers_table() -> str:
+    """Answers that differ between each two who answered the same questions on a GPU."""
+    return differences_table(read("changed-answers"))
+
+
+def changed_answers_on_cpu_table() -> str:
+    """The same on a CPU in float32."""
+    return differences_table(read("evaluation", "cpu"))
+
+
+def differences_table(report: dict[str, Any]) -> str:
     """Answers that differ between each two who answered the same questions."""
-    report = read("changed-answers")
     questions = next(iter(report["scores"].values()))["all"]["questions"]
     rows = [["between", "and", "answers changed", "largest difference of a first score"], ["---"] * 4]
     for pair in report["differences"]:
@@ -261,6 +270,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "accuracy": accuracy_table,
     "accuracy on a GPU": accuracy_on_gpu_table,
     "changed answers": changed_answers_table,
+    "changed answers on a CPU": changed_answers_on_cpu_table,
 }
 NOT_MEASURED = "*Not measured yet.*"
 """What stands in place of a table whose result is not there."""

@@ -37,7 +37,7 @@ def test_the_marks_of_an_evaluation_become_a_table(tables, monkeypatch, tmp_path
     marks = {"shapes": {"questions": 4, "exact_match": 0.75, "rouge_l": 0.8125}}
     report = {"scores": {"foveate": marks, "transformers (sdpa)": marks}, "differences": []}
     (tmp_path / "cpu").mkdir()
-    (tmp_path / "cpu" / "evaluation.json").write_text(json.dumps(report))
+    (tmp_path / "cpu" / "evaluation-300.json").write_text(json.dumps(report))
     monkeypatch.setattr(tables, "RESULTS", tmp_path)
     text = "before\n<!-- table: accuracy -->\nold\n<!-- end -->\nafter\n"
     head, _, row = tables.accuracy_table().splitlines()
