@@ -35,7 +35,7 @@ def test_the_librarys_is_taken_where_ours_does_not_work_or_it_saves_more_than_5_
 def model(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     """A small model that says it is on a card."""
     config = random_vlm("tiny", device="cpu", dtype="float32").model.config
-    monkeypatch.setattr(encoder_kernels, "what_costs_depend_on", lambda _: {"card": "a card"})
+    monkeypatch.setattr(encoder_kernels, "encoder_key", lambda _: {"card": "a card"})
     monkeypatch.setattr(encoder_kernels, "cache_folder", lambda: tmp_path / "cache")
     monkeypatch.setattr(attention_module, "_TAKEN", {})
     monkeypatch.setattr(availability, "_FAULTS", [])

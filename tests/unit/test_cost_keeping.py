@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 import foveate
-from foveate.engine import encoder_costs
-from foveate.engine.encoder_costs import code_version, cost_store
+from foveate.engine import encoder_key
+from foveate.engine.encoder_costs import cost_store
+from foveate.engine.encoder_key import code_version
 from foveate.machine import cache_folder
 from foveate.testing import random_vlm
 
@@ -40,7 +41,7 @@ def test_on_a_cpu_nothing_is_kept():
 def test_costs_are_stale_when_a_kernel_changes_and_not_when_a_command_does(monkeypatch, tmp_path):
     package = tmp_path / "foveate"
     shutil.copytree(Path(foveate.__file__).parent, package, ignore=shutil.ignore_patterns("__pycache__", "demo"))
-    monkeypatch.setattr(encoder_costs, "__file__", str(package / "engine" / "encoder_costs.py"))
+    monkeypatch.setattr(encoder_key, "__file__", str(package / "engine" / "encoder_key.py"))
 
     def version() -> str:
         code_version.cache_clear()

@@ -1,17 +1,11 @@
-"""Where the measured costs of an encoder are kept, and what they depend on."""
-
-import hashlib
-from functools import lru_cache
-from pathlib import Path
+"""Where the measured costs of an encoder are kept."""
 
 import torch
 
+from foveate.engine.encoder_key import encoder_key
 from foveate.graphs import CostStore
-from foveate.machine import cache_folder, driver_version
+from foveate.machine import cache_folder
 from foveate.models.lfm2_vl.model import Lfm2VlModel
-
-CODE = ("graphs", "kernels", "models")
-"""The parts of Foveate that decide how long the encoder takes."""
 
 
 def cost_store(model: Lfm2VlModel, *, refresh: bool = False) -> CostStore | None:
@@ -22,27 +16,4 @@ def cost_store(model: Lfm2VlModel, *, refresh: bool = False) -> CostStore | None
     folder = cache_folder()
     if torch.device(model.device).type != "cuda" or folder is None:
         return None
-    return CostStore(folder, what_costs_depend_on(model), refresh=refresh)
-
-
-def what_costs_depend_on(model: Lfm2VlModel) -> dict[str, str]:
-    """Return all that decides how long the encoder of a model on a CUDA device takes, in words."""
-    config, card = model.config, torch.cuda.get_device_properties(torch.device(model.device))
-    return {
-        "card": f"{card.name}, {card.major}.{card.minor}, {card.multi_processor_count} multiprocessors",
-        "driver": driver_version() or "unknown",
-        "torch": f"{torch.__version__}, CUDA {torch.version.cuda}",
-        "model": f"{config.vision} {config.projector} {config.language.hidden_size} {config.images}",
-        "type": model.encoder.dtype_name,
-        "code": code_version(),
-    }
-
-
-@lru_cache(maxsize=1)
-def code_version() -> str:
-    """Return a digest of the sources that decide how long the encoder takes."""
-    package, digest = Path(__file__).parents[1], hashlib.sha256()
-    for part in CODE:
-        for file in sorted((package / part).rglob("*.py")):
-            digest.update(file.relative_to(package).as_posix().encode() + b"\0" + file.read_bytes() + b"\0")
-    return digest.hexdigest()[:16]
+    return CostStore(folder, encoder_key(model), refresh=refresh)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 
-from foveate.engine.encoder_costs import what_costs_depend_on
+from foveate.engine.encoder_key import encoder_key
 from foveate.kernels.attention import take_attention
 from foveate.kernels.attention_choice import OURS, WAYS, AttentionSetting, measure_attention, prefer
 from foveate.kernels.availability import fault
@@ -25,7 +25,7 @@ def choose_attention(model: Lfm2VlModel, *, refresh: bool = False) -> dict[str, 
     device = torch.device(model.device)
     if device.type != "cuda" or fault():
         return {}
-    key, vision = what_costs_depend_on(model), model.config.vision
+    key, vision = encoder_key(model), model.config.vision
     path = _path(key)
     times_us = None if refresh or path is None else _kept(path, key)
     if times_us is None:
