@@ -124,8 +124,10 @@ def train(arguments: argparse.Namespace) -> None:
         meter.count(run.step, losses)
         if run.step % SAVE_EVERY_STEPS == 0:
             run.save()
+        del batch, losses
     run.save()
-    del batch, feed, batches
+    print(f"{run.step} steps of {arguments.until_step} are done", flush=True)
+    del feed, batches
 
 
 class Memory:
@@ -209,7 +211,13 @@ def main_with(arguments: list[str] | None = None) -> None:
     parser.add_argument("--times", type=float, default=4.0, help="how much more often those come")
     parser.add_argument("--log-every", type=int, default=200)
     parser.add_argument("--seed", type=int, default=1)
-    train(parser.parse_args(arguments))
+    chosen = parser.parse_args(arguments)
+    for name, least in (("uses", 1), ("log_every", 1), ("patch_rows", 1024), ("workers", 0), ("until_step", 0)):
+        if getattr(chosen, name) < least:
+            parser.error(f"--{name.replace('_', '-')} is {getattr(chosen, name)}; give at least {least}")
+    if not (chosen.minutes >= 0 and chosen.rate > 0 and chosen.times > 0):
+        parser.error("--minutes must be 0 or more, --rate and --times more than 0")
+    train(chosen)
 
 
 if __name__ == "__main__":

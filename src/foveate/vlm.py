@@ -91,8 +91,9 @@ class VLM:
         """End the engine and its threads; answers under way end with ClosedError. May be repeated."""
         with self._lock:
             self._is_closed = True
-            if self._engine is not None:
-                self._engine.close()
+            engine = self._engine
+        if engine is not None:  # not under the lock: it waits for the engine's thread, on which somebody may want it
+            engine.close()
 
     def __enter__(self) -> "VLM":
         return self

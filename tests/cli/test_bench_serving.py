@@ -72,6 +72,8 @@ WRONG = {
     ("--graphs", "perhaps"): "give on, off or both",
     ("--rounds", "0"): "rounds is 0",
     ("--pictures", "/nowhere"): "is no folder",
+    ("--sizes", "0x0"): "sizes is 0x0",
+    ("--compilation-config", '{"cudagraph_mm_encoder": false}', "--layout", "tiny"): "leaves the encoder graphs off",
     ("--model", "x/y", "--layout", "tiny"): "give one of them",
     ("--layout", "huge"): "huge",
     ("--device", "tpu"): "device is 'tpu'",
@@ -90,3 +92,23 @@ def test_a_folder_without_pictures_is_refused(foveate, tmp_path):
     result = foveate("bench", "throughput", "--device", "cpu", "--pictures", str(tmp_path))
     assert result.code == 2
     assert "holds no picture" in result.err
+
+
+def test_a_picture_that_cannot_be_used_is_named(foveate, tmp_path):
+    (tmp_path / "broken.jpg").write_bytes(b"\xff\xd8 no more")
+    result = foveate("bench", "latency", "--device", "cpu", "--pictures", str(tmp_path))
+    assert result.code == 2
+    assert "broken.jpg" in result.err
+
+
+def test_a_drawing_that_cannot_be_written_is_one_line(foveate, tmp_path):
+    (tmp_path / "latency.svg").mkdir()
+    result = foveate("bench", "latency", *QUICK, "--output-tokens", "1", "--graphs", "off", "--out", str(tmp_path))
+    assert (result.code, result.err.count("\n")) == (2, 1)
+    assert "latency.svg cannot be written" in result.err
+
+
+def test_concurrency_out_of_bounds_is_called_by_its_name(foveate):
+    result = foveate("bench", "throughput", "--device", "cpu", "--concurrency", "0")
+    assert result.code == 2
+    assert "concurrency is 0" in result.err

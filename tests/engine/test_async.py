@@ -56,6 +56,39 @@ def test_a_fault_comes_out_of_the_iteration(engine: Engine):
     assert is_all_free(engine)
 
 
+def test_whoever_reads_on_after_the_end_hears_it_again(engine: Engine):
+    async def body() -> None:
+        faulty = AsyncAnswer(engine, show(b"not a picture"), on_and_on(6))
+        for _ in range(3):
+            with pytest.raises(ImageError):
+                await asyncio.wait_for(faulty.whole(), PATIENCE_S)
+        left = AsyncAnswer(engine, text("Hello."), on_and_on(10_000))
+        pieces = left.__aiter__()
+        await anext(pieces)
+        await pieces.aclose()
+        for _ in range(3):
+            with pytest.raises(CancelledError):
+                await asyncio.wait_for(left.whole(), PATIENCE_S)
+        good = AsyncAnswer(engine, text("Hello."), on_and_on(6))
+        assert await good.whole() is await good.whole()
+
+    run(body)
+    assert is_all_free(engine)
+
+
+def test_a_second_reader_beside_the_first_is_refused(engine: Engine):
+    async def body() -> None:
+        answer = AsyncAnswer(engine, text("Hello."), on_and_on(300))
+        first = asyncio.create_task(answer.whole())
+        await asyncio.sleep(0)
+        with pytest.raises(UnfinishedError, match="read by somebody else"):
+            await answer.whole()
+        assert (await first).completion_tokens == 300
+
+    run(body)
+    assert is_all_free(engine)
+
+
 def test_a_task_that_is_cancelled_cancels_its_request(engine: Engine):
     async def body() -> None:
         begun = asyncio.Event()

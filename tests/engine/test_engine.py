@@ -1,6 +1,7 @@
 """Requests come, are answered beside each other as they would be alone, and leave nothing behind."""
 
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -402,6 +403,41 @@ def test_an_engine_that_fails_as_a_whole_tells_everyone_and_takes_no_more(
         ask(engine, text("Hello."))
     assert "the engine has failed" in caplog.text
     engine.close()
+
+
+def test_listeners_that_end_the_thread_harm_nobody_else(vlm: foveate.VLM):
+    """SystemExit is no Exception, and a listener may raise it."""
+
+    def gone(_: Event) -> None:
+        raise SystemExit(1)
+
+    with engine_of(vlm) as engine:
+        for _ in range(2):
+            engine.submit(text("Hello."), on_and_on(8), gone)
+        heard = [ask(engine, text(f"Hello {number}."), on_and_on(8)) for number in range(4)]
+        assert all(each.answer().completion_tokens == 8 for each in heard)
+        settle(engine)
+        assert is_all_free(engine)
+
+
+def test_closing_does_not_wait_for_a_listener_that_wants_the_model(vlm: foveate.VLM):
+    own = foveate.VLM(vlm.model, vlm.processor)
+    begun = threading.Event()
+
+    def curious(_: Event) -> None:
+        begun.set()
+        assert own.engine
+
+    own.engine.submit(text("Hello."), on_and_on(5_000), curious)
+    assert begun.wait(PATIENCE_S)
+    start = time.monotonic()
+    own.close()
+    assert time.monotonic() - start < PATIENCE_S / 4
+
+
+def test_parameters_that_are_none_are_refused_at_once(vlm: foveate.VLM):
+    with engine_of(vlm) as engine, pytest.raises(ConfigurationError, match="params is None"):
+        engine.submit(text("Hello."), None, print)
 
 
 def test_many_threads_may_ask_one_model(vlm: foveate.VLM, picture: Picture):

@@ -26,6 +26,28 @@ ENDS = {
 }
 
 
+FORKED = """
+import os
+from foveate.errors import ClosedError
+
+vlm.chat(messages, foveate.SamplingParams(max_tokens=2))
+child = os.fork()
+try:
+    vlm.chat(messages, foveate.SamplingParams(max_tokens=2))
+except ClosedError as error:
+    print(error)
+    os._exit(0)
+assert os.waitpid(child, 0)[1] == 0
+"""
+
+
+def test_a_child_that_was_forked_is_told_that_the_engine_is_its_parents(tmp_path: Path):
+    folder = new_checkpoint(tmp_path / "model", "tiny")
+    command = [sys.executable, "-c", PROGRAM + FORKED, str(folder)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=True)
+    assert "load the model after the fork" in done.stdout
+
+
 @pytest.mark.parametrize("end", ENDS)
 def test_a_program_ends_when_its_main_thread_does(tmp_path: Path, end: str):
     folder = new_checkpoint(tmp_path / "model", "tiny")

@@ -176,6 +176,7 @@ def test_a_run_goes_on_where_it_stopped_and_exports_a_checkpoint_that_loads(
     monkeypatch.setattr("train.MIXTURE", {"digits": 1.0, "shapes": 1.0})
     main_with([str(tmp_path), "--until-step", "2", *arguments])
     main_with([str(tmp_path), "--until-step", "3", *arguments])
+    main_with([str(tmp_path), "--until-step", "3", *arguments])  # nothing is left to do
     lines = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
     steps = [line["step"] for line in lines]
     assert steps == [1, 2, 3]
@@ -184,3 +185,17 @@ def test_a_run_goes_on_where_it_stopped_and_exports_a_checkpoint_that_loads(
     vlm = foveate.load(tmp_path / "demo", device="cpu")
     example = draw("shapes", 1, Split.TEST)
     assert vlm.describe(*example.pictures, sampling=foveate.SamplingParams(max_tokens=3)).completion_tokens <= 3
+
+
+@pytest.mark.parametrize(
+    "wrong", [("--uses", "0"), ("--log-every", "0"), ("--patch-rows", "5"), ("--rate", "-1"), ("--minutes", "nan")]
+)
+def test_what_no_run_can_do_is_told_before_anything_is_made(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], wrong: tuple[str, str]
+) -> None:
+    from train import main_with
+
+    with pytest.raises(SystemExit):
+        main_with([str(tmp_path / "work"), *wrong])
+    assert wrong[0] in capsys.readouterr().err
+    assert not (tmp_path / "work").exists()

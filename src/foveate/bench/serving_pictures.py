@@ -8,6 +8,7 @@ import numpy as np
 from PIL import Image
 
 from foveate.errors import ConfigurationError
+from foveate.images import load_image
 
 DIFFERENT = 8
 """Drawn pictures of each size; after those they come again. No features are kept, so that saves nobody work."""
@@ -32,7 +33,10 @@ def _jpeg(width: int, height: int, seed: int) -> bytes:
 
 
 def pictures_in(folder: Path) -> tuple[bytes, ...]:
-    """Return the files of a folder that are called like pictures, by name; ConfigurationError if there are none."""
+    """Return the files of a folder that are called like pictures, by name.
+
+    Raises ConfigurationError if there are none, and the ImageError of the first that cannot be used.
+    """
     if not folder.is_dir():
         raise ConfigurationError(f"{folder} is no folder; give one that holds pictures")
     files = sorted(path for path in folder.iterdir() if path.suffix.lower() in SUFFIXES and path.is_file())
@@ -40,4 +44,6 @@ def pictures_in(folder: Path) -> tuple[bytes, ...]:
         raise ConfigurationError(
             f"{folder} holds no picture; give a folder with files such as {', '.join(SUFFIXES[:4])}"
         )
+    for path in files:
+        load_image(path)  # so that an error names the file
     return tuple(path.read_bytes() for path in files)

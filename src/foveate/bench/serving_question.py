@@ -50,15 +50,17 @@ class ServingQuestion:
                 raise ConfigurationError(f"graphs holds {way!r}; allowed are {', '.join(WAYS)}")
         for name, values, most in (
             ("output_tokens", self.output_tokens, MOST_TOKENS),
-            ("at_once", self.at_once, MOST_AT_ONCE),
+            ("concurrency", self.at_once, MOST_AT_ONCE),
         ):
             if not values or not all(1 <= value <= most for value in values):
-                raise ConfigurationError(f"{name} is {values}; give whole numbers from 1 to {most}")
+                told = ", ".join(map(str, values)) or "empty"
+                raise ConfigurationError(f"{name} is {told}; give whole numbers from 1 to {most}")
         low, high = SIDES
+        told = ", ".join("{}x{}".format(*size) for size in self.sizes) or "empty"
         if not self.pictures and (
             not self.sizes or not all(low <= side <= high for size in self.sizes for side in size)
         ):
-            raise ConfigurationError(f"sizes is {self.sizes}; give widths and heights from {low} to {high} pixels")
+            raise ConfigurationError(f"sizes is {told}; give widths and heights from {low} to {high} pixels")
 
     def layout_on(self, device: torch.device) -> str:
         """Return the layout to make where no model is given."""

@@ -14,7 +14,8 @@ from foveate.bench.serving_pictures import drawn_jpegs, pictures_in
 from foveate.bench.serving_question import ServingQuestion
 from foveate.engine.encoding import EagerImageEncoder
 from foveate.engine.settings import EngineSettings
-from foveate.loading import LoadProgress, choose_device, load
+from foveate.errors import ConfigurationError
+from foveate.loading import LoadProgress, choose_device, choose_dtype, load
 from foveate.testing import random_vlm
 from foveate.vlm import VLM
 
@@ -33,6 +34,11 @@ def serving_report(question: ServingQuestion, progress: LoadProgress) -> dict[st
     start = time.perf_counter()
     vlm = _model(question, device, settings, progress)
     load_s = time.perf_counter() - start
+    if "graph" in question.ways and isinstance(vlm.encoder, EagerImageEncoder):
+        raise ConfigurationError(
+            "the compilation config leaves the encoder graphs off here; set cudagraph_mm_encoder to true, or measure"
+            " without graphs (--graphs off)"
+        )
     with ExitStack() as engines:
         vlms, start_s = {}, {}
         for way in question.ways:
@@ -59,11 +65,11 @@ def serving_report(question: ServingQuestion, progress: LoadProgress) -> dict[st
 
 
 def _loads(question: ServingQuestion) -> list[Load]:
-    shown: list[tuple[str, Sequence[bytes]]] = [
-        (f"{width}x{height}", drawn_jpegs(width, height)) for width, height in question.sizes
-    ]
+    shown: list[tuple[str, Sequence[bytes]]]
     if question.pictures is not None:
         shown = [(question.pictures.name or "pictures", pictures_in(question.pictures))]
+    else:
+        shown = [(f"{width}x{height}", drawn_jpegs(width, height)) for width, height in question.sizes]
     return [
         Load(name, pictures, tokens, at_once)
         for name, pictures in shown
@@ -85,7 +91,7 @@ def _model(question: ServingQuestion, device: torch.device, settings: EngineSett
             engine=settings,
             progress=progress,
         )
-    dtype = "bfloat16" if question.dtype == "auto" else question.dtype
+    dtype = str(choose_dtype(question.dtype, device, "bfloat16")).removeprefix("torch.")
     return random_vlm(
         question.layout_on(device), device=question.device, dtype=dtype, compilation_config=graphs, engine=settings
     )

@@ -149,7 +149,12 @@ def _save(out: Path, name: str, report: Mapping[str, Any]) -> list[str]:
         from foveate.bench.serving_plots import draw
     except ModuleNotFoundError as error:
         return [f"written: {path}; no drawing: {error.name} is not installed (pip install 'foveate[eval]')"]
-    drawing = draw(report, out / f"{name}.svg")
+    try:
+        drawing = draw(report, out / f"{name}.svg")
+    except OSError as error:
+        raise OutputError(
+            f"{out / f'{name}.svg'} cannot be written: {error.strerror}; choose another folder with --out"
+        ) from error
     return [f"written: {path}, {drawing}"]
 
 

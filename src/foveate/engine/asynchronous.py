@@ -14,7 +14,8 @@ from foveate.errors import CancelledError, UnfinishedError
 class AsyncAnswer:
     """One answer, under way since this was made. Iterate once to get its pieces of text, which may be none.
 
-    The request is cancelled when the task that iterates is cancelled or stops, and at the end of `async with`.
+    The request is cancelled when the task that iterates is cancelled or stops, and at the end of `async with`. Whoever
+    reads on after its end hears the same end again; a second reader beside the first gets UnfinishedError.
     """
 
     def __init__(self, engine: Engine, conversation: Messages | Prepared, params: SamplingParams) -> None:
@@ -23,6 +24,8 @@ class AsyncAnswer:
         self._events: asyncio.Queue[Event] = asyncio.Queue()
         self._engine = engine
         self._answer: Answer | None = None
+        self._error: BaseException | None = None
+        self._is_being_read = False
 
         def sink(event: Event) -> None:
             loop.call_soon_threadsafe(self._events.put_nowait, event)
@@ -40,8 +43,11 @@ class AsyncAnswer:
         self.cancel()
 
     async def __aiter__(self) -> AsyncIterator[str]:
+        if self._is_being_read:
+            raise UnfinishedError("this answer is being read by somebody else; read it once, and hand its text on")
+        self._is_being_read = True
         try:
-            while self._answer is None:
+            while self._answer is None and self._error is None:
                 event = await self._events.get()
                 if isinstance(event, TextPiece):
                     if event.text:
@@ -49,10 +55,13 @@ class AsyncAnswer:
                 elif isinstance(event, Finished):
                     self._answer = event.answer
                 elif isinstance(event, Failed):
-                    raise event.error
+                    self._error = event.error
                 elif isinstance(event, Cancelled):
-                    raise CancelledError("this answer was cancelled")
+                    self._error = CancelledError("this answer was cancelled")
+            if self._error is not None:
+                raise self._error
         finally:
+            self._is_being_read = False
             self.cancel()
 
     @property

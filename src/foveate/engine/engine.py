@@ -1,5 +1,6 @@
 """Requests in, streams of text out: continuous batching in one process."""
 
+import os
 import sys
 import threading
 import weakref
@@ -30,7 +31,7 @@ from foveate.engine.settings import EngineSettings
 from foveate.engine.stats import EngineStats
 from foveate.engine.streams import DeviceStreams
 from foveate.engine.worker import Worker
-from foveate.errors import ClosedError, OverloadedError, PromptError
+from foveate.errors import ClosedError, ConfigurationError, OverloadedError, PromptError
 from foveate.models.lfm2_vl.model import Lfm2VlModel
 from foveate.models.lfm2_vl.processing import Processor
 
@@ -64,6 +65,7 @@ class Engine:
         `progress` is called with the number of steps recorded so far and in all.
         """
         self.settings = settings or EngineSettings()
+        self._process = os.getpid()
         self._model, self._processor, device = model, processor, model.device
         self.cache = ImageCache(int(self.settings.image_cache_megabytes * 1e6))
         self._preparation = Preparation(processor, self.cache, device, _image_options(model, processor))
@@ -133,10 +135,13 @@ class Engine:
         """Hand in a conversation, prepared or not; what becomes of it is told to `sink`, ending with exactly one of
         Finished, Failed and Cancelled.
 
-        Raises ClosedError when the engine is closed, OverloadedError when `max_waiting` requests wait already (unless
-        `is_bounded` is false, for callers that bound themselves), and what `check` raises for a prepared conversation.
+        Raises ClosedError when the engine is closed or belongs to the process that this one was forked from,
+        OverloadedError when `max_waiting` requests wait already (unless `is_bounded` is false, for callers that bound
+        themselves), and what `check` raises for a prepared conversation.
         Whatever is wrong with one that is not prepared comes as Failed.
         """
+        if not isinstance(params, SamplingParams):
+            raise ConfigurationError(f"params is {params!r:.80}; give SamplingParams")
         sequence = AnswerSequence(
             params, decode=self._processor.decode, stop_token_ids=self._model.config.stop_token_ids
         )
@@ -150,6 +155,11 @@ class Engine:
         )
         if isinstance(conversation, Prepared):
             self.check(conversation, params)
+        if os.getpid() != self._process:
+            raise ClosedError(
+                f"this engine runs in process {self._process}, of which this one is a copy without its threads: load"
+                " the model after the fork"
+            )
         with self._worker.lock:
             if self._worker.is_closed:
                 raise ClosedError("the engine is closed, or has failed; make another")

@@ -152,7 +152,7 @@ class Request:
     def _tell(self, event: Event) -> None:
         try:
             self.sink(event)
-        except Exception:  # Whoever listened has gone, perhaps with its event loop; that must harm nobody else.
+        except BaseException:  # Whoever listened has gone, perhaps with its event loop; that must harm nobody else.
             self.stage = Stage.ENDED
 
     def _answer(self) -> Answer:
