@@ -19,6 +19,8 @@ import triton
 import triton.language as tl
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
+from foveate.kernels.packed_rows_kernel import own_rows
+
 __all__ = ["packed_attention_kernel"]
 
 
@@ -59,27 +61,6 @@ def _store_block(
     tl.store(base + row * row_stride + channel, values.to(base.dtype.element_ty), mask=mask)
 
 
-@triton.jit
-def _own_rows(bounds, rows, slots, lanes: tl.constexpr, block_rows: tl.constexpr):
-    """The segment this program works on, its first row and end, and the first row of the program.
-
-    The padding behind the last bound is one more segment, number `slots`. Segment `s` begins at program
-    `bounds[s] // block_rows + s`: the next one begins far enough behind it for all its blocks, whatever the bounds, so
-    `rows // block_rows + slots + 1` programs cover every row once. The surplus programs get a first row at or beyond
-    the end.
-    """
-    program = tl.program_id(0)
-    lane = tl.arange(0, lanes)
-    edges = tl.load(bounds + lane, mask=lane <= slots, other=0)
-    begun = (lane <= slots) & (edges // block_rows + lane <= program)
-    segment = tl.sum(begun.to(tl.int32), 0) - 1
-    begin = tl.load(bounds + segment)
-    end = tl.load(bounds + tl.minimum(segment + 1, slots))
-    end = tl.where(segment == slots, rows, end)
-    first = begin + (program - begin // block_rows - segment) * block_rows
-    return segment, begin, end, first
-
-
 @triton.jit(do_not_specialize=["rows", "slots", "query_octets", "key_octets", "value_octets", "out_octets"])
 def packed_attention_kernel(
     query,
@@ -114,7 +95,7 @@ def packed_attention_kernel(
     value_stride, out_stride = value_octets * 8, out_octets * 8
     if overlaps:
         gdc_wait()
-    segment, begin, end, first = _own_rows(bounds, rows, slots, lanes, block_rows)
+    segment, begin, end, first = own_rows(tl.program_id(0), bounds, rows, slots, lanes, block_rows)
     if first >= end:
         return
 

@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from foveate.kernels.availability import launch_options, runs_triton
+from foveate.kernels.paged_arguments import check_paged, power_of_two
 
 __all__ = ["decode_attention", "decode_attention_reference", "decode_attention_triton", "split_count"]
 
@@ -117,7 +118,7 @@ def decode_attention_triton(
     parts = (sequences, heads, splits) if splits > 1 else (0,)
     sums = torch.empty(*parts, head_size, dtype=torch.float32, device=query.device)
     peaks, weights = (torch.empty(parts, dtype=torch.float32, device=query.device) for _ in range(2))
-    channels, group = max(SMALLEST_BLOCK, _power_of_two(head_size)), heads // key_heads
+    channels, group = max(SMALLEST_BLOCK, power_of_two(head_size)), heads // key_heads
     with torch.cuda.device_of(query):
         decode_attention_kernel[sequences, key_heads, splits](
             query,
@@ -135,7 +136,7 @@ def decode_attention_triton(
             head_size=head_size,
             page_tokens=page_tokens,
             splits=splits,
-            block_rows=max(SMALLEST_BLOCK, _power_of_two(group)),
+            block_rows=max(SMALLEST_BLOCK, power_of_two(group)),
             block_tokens=BLOCK_TOKENS,
             channels=channels,
             carries_page=carries_page,
@@ -158,37 +159,11 @@ def decode_attention_triton(
     return out
 
 
-def _power_of_two(least: int) -> int:
-    return 1 << (least - 1).bit_length()
-
-
 def _check(query: Tensor, key_pages: Tensor, value_pages: Tensor, page_tables: Tensor, lengths: Tensor) -> None:
     """Raises ValueError for what the kernel does not take."""
-    tensors = {"query": query, "key_pages": key_pages, "value_pages": value_pages, "lengths": lengths}
-    for name, tensor in tensors.items():
-        if not tensor.is_contiguous():
-            raise ValueError(f"{name} must be contiguous: got {list(tensor.shape)}, strides {tensor.stride()}.")
-    if key_pages.dim() != 4 or key_pages.shape != value_pages.shape:
-        shapes = f"{list(key_pages.shape)} and {list(value_pages.shape)}"
-        raise ValueError(
-            f"key_pages and value_pages must be of one shape [pages, page_tokens, heads, head_size]: got {shapes}."
-        )
-    key_heads, head_size = key_pages.shape[2:]
-    if query.dim() != 3 or query.shape[2] != head_size or query.shape[1] % key_heads:
-        raise ValueError(
-            f"query must be [sequences, a multiple of {key_heads} heads, {head_size}]: got {list(query.shape)}."
-        )
-    if query.dtype != key_pages.dtype or query.dtype != value_pages.dtype:
-        types = f"{query.dtype}, {key_pages.dtype}, {value_pages.dtype}"
-        raise ValueError(f"query, key_pages and value_pages must be of one type: got {types}.")
+    check_paged(query, key_pages, value_pages, page_tables, "sequences", lengths=lengths)
     sequences = query.shape[0]
-    if page_tables.dim() != 2 or page_tables.shape[0] != sequences or page_tables.stride(1) != 1:
-        raise ValueError(
-            f"page_tables must be [{sequences}, pages], rows contiguous: got {list(page_tables.shape)}, "
-            f"strides {page_tables.stride()}."
-        )
-    if page_tables.dtype != torch.int32 or lengths.dtype != torch.int32 or lengths.shape != (sequences,):
-        raise ValueError(
-            f"page_tables and lengths must be int32, lengths [{sequences}]: got {page_tables.dtype}, {lengths.dtype} "
-            f"{list(lengths.shape)}."
-        )
+    if page_tables.shape[0] != sequences:
+        raise ValueError(f"page_tables must be [{sequences}, pages]: got {list(page_tables.shape)}.")
+    if lengths.dtype != torch.int32 or lengths.shape != (sequences,):
+        raise ValueError(f"lengths must be int32 [{sequences}]: got {lengths.dtype} {list(lengths.shape)}.")

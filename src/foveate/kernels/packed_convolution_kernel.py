@@ -9,7 +9,7 @@ import triton
 import triton.language as tl
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
-from foveate.kernels.prefill_attention_kernel import own_rows
+from foveate.kernels.packed_rows_kernel import own_rows
 
 __all__ = ["next_states_kernel", "packed_convolution_kernel"]
 

@@ -13,6 +13,7 @@ from torch.nn.attention.bias import causal_lower_right
 
 from foveate.kernels.attention_tiles import AttentionTiles
 from foveate.kernels.availability import launch_options, runs_triton
+from foveate.kernels.paged_arguments import check_paged, power_of_two
 
 __all__ = ["prefill_attention", "prefill_attention_reference", "prefill_attention_triton", "prefill_tiles"]
 
@@ -115,7 +116,7 @@ def prefill_attention_triton(
     _, page_tokens, key_heads, _ = key_pages.shape
     sequences, group = len(cached), heads // key_heads
     tiles = tiles or prefill_tiles(head_size, query.dtype)
-    block_group = _power_of_two(group)
+    block_group = power_of_two(group)
     block_queries = max(tiles.block_rows // block_group, 1)
     out = query.new_empty(tokens, heads * head_size)
     if out.numel() == 0:
@@ -137,11 +138,11 @@ def prefill_attention_triton(
             group=group,
             head_size=head_size,
             page_tokens=page_tokens,
-            lanes=max(SMALLEST_LANES, _power_of_two(sequences + 1)),
+            lanes=max(SMALLEST_LANES, power_of_two(sequences + 1)),
             block_queries=block_queries,
             block_group=block_group,
             block_tokens=tiles.block_columns,
-            channels=max(SMALLEST_BLOCK, _power_of_two(head_size)),
+            channels=max(SMALLEST_BLOCK, power_of_two(head_size)),
             num_warps=tiles.warps,
             num_stages=tiles.stages,
             maxnreg=tiles.registers,
@@ -150,40 +151,12 @@ def prefill_attention_triton(
     return out
 
 
-def _power_of_two(least: int) -> int:
-    return 1 << (least - 1).bit_length()
-
-
 def _check(
     query: Tensor, key_pages: Tensor, value_pages: Tensor, page_tables: Tensor, bounds: Tensor, cached: Tensor
 ) -> None:
     """Raises ValueError for what the kernel does not take."""
-    tensors = {"query": query, "key_pages": key_pages, "value_pages": value_pages, "bounds": bounds, "cached": cached}
-    for name, tensor in tensors.items():
-        if not tensor.is_contiguous():
-            raise ValueError(f"{name} must be contiguous: got {list(tensor.shape)}, strides {tensor.stride()}.")
-    if key_pages.dim() != 4 or key_pages.shape != value_pages.shape:
-        shapes = f"{list(key_pages.shape)} and {list(value_pages.shape)}"
-        raise ValueError(
-            f"key_pages and value_pages must be of one shape [pages, page_tokens, heads, head_size]: got {shapes}."
-        )
-    key_heads, head_size = key_pages.shape[2:]
-    if query.dim() != 3 or query.shape[2] != head_size or query.shape[1] % key_heads:
-        raise ValueError(
-            f"query must be [tokens, a multiple of {key_heads} heads, {head_size}]: got {list(query.shape)}."
-        )
-    if query.dtype != key_pages.dtype or query.dtype != value_pages.dtype:
-        types = f"{query.dtype}, {key_pages.dtype}, {value_pages.dtype}"
-        raise ValueError(f"query, key_pages and value_pages must be of one type: got {types}.")
-    if page_tables.dim() != 2 or page_tables.stride(1) != 1 or page_tables.dtype != torch.int32:
-        raise ValueError(
-            f"page_tables must be int32 [sequences, pages], rows contiguous: got {page_tables.dtype} "
-            f"{list(page_tables.shape)}, strides {page_tables.stride()}."
-        )
+    check_paged(query, key_pages, value_pages, page_tables, "tokens", bounds=bounds, cached=cached)
     sequences = page_tables.shape[0]
     for name, tensor, size in (("bounds", bounds, sequences + 1), ("cached", cached, sequences)):
         if tensor.shape != (size,) or tensor.dtype != torch.int32:
             raise ValueError(f"{name} must be int32 [{size}]: got {tensor.dtype} {list(tensor.shape)}.")
-    devices = {tensor.device for tensor in (*tensors.values(), page_tables)}
-    if len(devices) > 1:
-        raise ValueError(f"All tensors must be on one device: got {sorted(map(str, devices))}.")
