@@ -12,11 +12,12 @@ from typing import Any
 
 from common import SIZES
 from matplotlib.figure import Figure
-from tables import ROOT, read
+from tables import ROOT, load_of, read
 
 from foveate.bench import plots
 from foveate.bench.batches import published_rows
 from foveate.bench.ceilings import Ceilings
+from foveate.bench.serving import row_name
 from foveate.bench.work import floor_ms
 from foveate.checkpoints import layout
 from foveate.checkpoints.writing import write_settings
@@ -109,12 +110,39 @@ def pixels() -> Figure:
     return figure
 
 
+def requests() -> Figure:
+    """Whole requests beside the better of vLLM's modes, where both were measured."""
+    ours, theirs = read("engine")["sizes"], read("vllm-serving")["sizes"]
+    figure, drawings = plots.blank(list(ours), height=3.6)
+    for size, measured in ours.items():
+        axes = drawings[size]
+        peers = {load_of(row): min(row["round_ms"].values()) for row in theirs[size]["rows"]}
+        rows = [row for row in measured["rows"] if load_of(row) in peers]
+        times = [row["ways"]["graph"]["round_ms"]["median_ms"] for row in rows]
+        at = range(len(rows))
+        ways = (
+            ("vLLM, the better mode", [peers[load_of(row)] for row in rows], "vllm graph"),
+            ("Foveate", times, "graph"),
+        )
+        for shift, (label, values, colour) in zip((-0.2, 0.2), ways, strict=True):
+            bars = axes.barh([each + shift for each in at], values, 0.38, color=plots.COLOURS[colour], label=label)
+            axes.bar_label(bars, fmt=" %.0f", fontsize=8)
+        axes.set_yticks(list(at), [row_name(row) for row in rows], fontsize=8)
+        axes.invert_yaxis()
+        axes.margins(x=0.15)
+        axes.set_xlabel("milliseconds until all are answered")
+    first = next(iter(drawings.values()))
+    figure.legend(*first.get_legend_handles_labels(), frameon=False, loc="outside lower center", ncols=2, fontsize=9)
+    return figure
+
+
 DRAWINGS: dict[str, Callable[[], Figure]] = {
     "encoder-times": encoder_times,
     "never-slower": never_slower,
     "padding": lambda: plots.padding(sampled_batches()),
     "places": lambda: plots.places(sampled_batches()),
     "pixels": pixels,
+    "requests": requests,
 }
 
 

@@ -152,7 +152,7 @@ def serving_table() -> str:
     peers = read("vllm-serving")["sizes"]
     for size, measured in read("engine")["sizes"].items():
         for row in measured["rows"]:
-            peer = next((each["round_ms"] for each in peers[size]["rows"] if _load_of(each) == _load_of(row)), {})
+            peer = next((each["round_ms"] for each in peers[size]["rows"] if load_of(each) == load_of(row)), {})
             theirs = [f"{peer[mode]:.0f}" if mode in peer else "" for mode in ("eager", "graph")]
             ours = [f"{row['ways'][way]['round_ms']['median_ms']:.1f}" for way in ("eager", "graph")]
             first = f"{row['ways']['graph']['first_token_ms']['median_ms']:.1f}"
@@ -162,7 +162,8 @@ def serving_table() -> str:
     return table(rows)
 
 
-def _load_of(row: dict[str, Any]) -> tuple[Any, ...]:
+def load_of(row: dict[str, Any]) -> tuple[Any, ...]:
+    """Return what tells the loads of whole requests apart."""
     return row["pictures"], row["output_tokens"], row["at_once"]
 
 
