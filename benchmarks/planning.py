@@ -1,16 +1,20 @@
 """How long does the host plan a batch of 1 to 40 tiles?
 
-    python benchmarks/planning.py
+    python benchmarks/planning.py [OUT.json]
 
 Microseconds, median and 95th percentile, of the automatic budgets of LFM2.5-VL. Needs no GPU. `full` are tiles of 256
 tokens, `small` of 64, `mixed` of 64 to 256 at random; costs are measured ones of an H200 with the unevenness that
 measurements have, so that nothing is as cheap as a formula would make it.
 """
 
+import argparse
 import json
 import random
 import statistics
 import time
+from pathlib import Path
+
+from common import write_report
 
 from foveate.graphs import BudgetRange, EncoderGraphSettings, EncoderItemSpec, MeasuredCosts, Planner, TileSpec
 from foveate.graphs.budgets import graph_capacities
@@ -39,7 +43,10 @@ def time_us(planner: Planner, batches: list[list[EncoderItemSpec]]) -> tuple[flo
 
 
 def main() -> None:
-    """Print the table, and end with one line of JSON."""
+    """Print the table, end with one line of JSON, and write the report if a file is named."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("out", type=Path, nargs="?")
+    out = parser.parse_args().out
     draw = random.Random(0)
     capacities = graph_capacities(EncoderGraphSettings(), SPAN, inputs_per_token=4, frames_per_video=0)
     planner = Planner(capacities, costs([capacity.tokens for capacity in capacities], draw))
@@ -55,12 +62,11 @@ def main() -> None:
             medians[name][tiles] = round(median, 1)
             cells.append(f"{median:8.0f} ({p95:5.0f})")
         print(f"{tiles:5}  " + "  ".join(cells), flush=True)
+    largest = {name: values[40] for name, values in medians.items()}
     cores = machine_card().processor_cores
-    print(
-        json.dumps(
-            {"benchmark": "planning", "cores": cores, "median_us_of_40_tiles": {k: v[40] for k, v in medians.items()}}
-        )
-    )
+    print(json.dumps({"benchmark": "planning", "cores": cores, "median_us_of_40_tiles": largest}))
+    if out is not None:
+        write_report(out, "How long does the host plan a batch of 1 to 40 tiles?", {"median_us": medians})
 
 
 if __name__ == "__main__":
