@@ -12,7 +12,7 @@ from foveate.engine import encoder_kernels
 from foveate.engine.encoder_kernels import choose_attention
 from foveate.kernels import availability
 from foveate.kernels.attention import attention, packed_attention_reference, take_attention
-from foveate.kernels.attention_choice import LIBRARY, OURS, prefer
+from foveate.kernels.attention_choice import LIBRARY, OURS, WAYS, prefer
 from foveate.testing import random_vlm
 
 
@@ -66,6 +66,20 @@ def test_it_is_measured_once_and_kept(model, measured):
     assert len(attention_module._TAKEN) == 1
     choose_attention(model, refresh=True)
     assert len(measured) == 2
+
+
+def test_what_is_measured_anew_takes_the_place_of_what_was_taken(model, measured, monkeypatch):
+    choose_attention(model)
+    assert list(attention_module._TAKEN.values()) == [WAYS[LIBRARY]]
+    monkeypatch.setattr(encoder_kernels, "measure_attention", lambda *_: {"triton": 30.0, "flash": 40.0})
+    choose_attention(model, refresh=True)
+    assert list(attention_module._TAKEN.values()) == [WAYS[OURS]]
+
+
+def test_where_nothing_could_be_measured_nothing_is_taken(model, monkeypatch):
+    monkeypatch.setattr(encoder_kernels, "measure_attention", lambda *_: {})
+    assert choose_attention(model) == {}
+    assert attention_module._TAKEN == {}
 
 
 DAMAGED = {

@@ -3,13 +3,14 @@
 import hashlib
 import json
 import logging
+import tempfile
 from pathlib import Path
 
 import torch
 
 from foveate.engine.encoder_key import encoder_key
 from foveate.kernels.attention import take_attention
-from foveate.kernels.attention_choice import OURS, WAYS, AttentionSetting, measure_attention, prefer
+from foveate.kernels.attention_choice import WAYS, AttentionSetting, measure_attention, prefer
 from foveate.kernels.availability import fault
 from foveate.machine import cache_folder
 from foveate.models.lfm2_vl.model import Lfm2VlModel
@@ -35,7 +36,7 @@ def choose_attention(model: Lfm2VlModel, *, refresh: bool = False) -> dict[str, 
         if path is not None:
             _keep(path, key, times_us)
     taken = prefer(times_us)
-    if taken != OURS:
+    if taken in times_us:
         take_attention(WAYS[taken], device, model.dtype, vision.num_heads, vision.head_size)
     told = ", ".join(f"{name} {microseconds:g} µs" for name, microseconds in times_us.items())
     logger.info("attention of the vision encoder: %s (%s)", taken, told or "nothing could be measured")
@@ -63,8 +64,9 @@ def _kept(path: Path, key: dict[str, str]) -> dict[str, float] | None:
 def _keep(path: Path, key: dict[str, str], times_us: dict[str, float]) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        partial = path.with_suffix(".part")
-        partial.write_text(json.dumps({"key": key, "microseconds": times_us}, indent=1) + "\n", encoding="utf-8")
-        partial.replace(path)
+        # Written beside its place and moved there: another process reads an old one or a new one, never half of one.
+        with tempfile.NamedTemporaryFile("w", dir=path.parent, suffix=".part", delete=False, encoding="utf-8") as file:
+            file.write(json.dumps({"key": key, "microseconds": times_us}, indent=1) + "\n")
+        Path(file.name).replace(path)
     except OSError as error:
         logger.warning("%s cannot be written (%s); every start will measure attention", path, error.strerror)

@@ -23,6 +23,7 @@ except ImportError:  # There is no Triton for macOS, nor with the CPU builds of 
     triton = None
 if triton is not None:
     from foveate.kernels.attention_kernel import packed_attention_kernel
+    from foveate.kernels.packed_rows_kernel import bound_lanes
 
 __all__ = ["attention", "packed_attention", "packed_attention_reference", "take_attention"]
 
@@ -105,7 +106,7 @@ def packed_attention(
             head_size=head_size,
             main_channels=split.main,
             tail_channels=split.tail,
-            lanes=max(32, triton.next_power_of_2(slots + 1)),
+            lanes=bound_lanes(slots),
             block_rows=tiles.block_rows,
             block_columns=tiles.block_columns,
             num_warps=tiles.warps,

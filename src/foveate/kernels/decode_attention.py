@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from foveate.kernels.attention_tiles import SMALLEST_BLOCK
 from foveate.kernels.availability import launch_options, runs_triton
 from foveate.kernels.paged_arguments import check_paged, power_of_two
 
@@ -30,9 +31,6 @@ WARPS = 2
 STAGES = 4
 """Steps of a program that overlap. Where a page's number is not carried along, it has to be there before its keys,
 which takes up stages of its own: with 3 only one block of keys and values is on its way at a time."""
-
-SMALLEST_BLOCK = 16
-"""Rows and channels of the smallest matrix product a tensor core computes."""
 
 
 def decode_attention(

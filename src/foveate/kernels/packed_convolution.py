@@ -23,9 +23,6 @@ BLOCK_CHANNELS = 128
 STATE_CHANNELS = 256
 """Channels of one program that replaces a state."""
 
-SMALLEST_LANES = 32
-"""Sequence bounds that a program reads at once, at least: those of one warp."""
-
 
 def packed_convolution(
     gates: Tensor, states: Tensor, slots: Tensor, bounds: Tensor, weight: Tensor, bias: Tensor | None
@@ -76,6 +73,7 @@ def packed_convolution_triton(
     for shapes, types or layouts other than those of `packed_convolution`, contiguous.
     """
     from foveate.kernels.packed_convolution_kernel import next_states_kernel, packed_convolution_kernel
+    from foveate.kernels.packed_rows_kernel import bound_lanes
 
     _check(gates, states, slots, bounds, weight, bias)
     rows, sequences, (width, taps) = len(gates), len(slots), weight.shape
@@ -95,7 +93,7 @@ def packed_convolution_triton(
             sequences,
             width=width,
             taps=taps,
-            lanes=max(SMALLEST_LANES, 1 << sequences.bit_length()),
+            lanes=bound_lanes(sequences),
             block_rows=BLOCK_ROWS,
             block_channels=BLOCK_CHANNELS,
             num_warps=4,

@@ -8,7 +8,15 @@
 import triton
 import triton.language as tl
 
-__all__ = ["own_rows"]
+__all__ = ["bound_lanes", "own_rows"]
+
+SMALLEST_LANES = 32
+"""Sequence bounds that a program reads at once, at least: those of one warp."""
+
+
+def bound_lanes(sequences: int) -> int:
+    """Return the `lanes` of `own_rows` for so many sequences: a power of two above them."""
+    return max(SMALLEST_LANES, 1 << sequences.bit_length())
 
 
 @triton.jit

@@ -11,17 +11,11 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.nn.attention.bias import causal_lower_right
 
-from foveate.kernels.attention_tiles import AttentionTiles
+from foveate.kernels.attention_tiles import SMALLEST_BLOCK, AttentionTiles
 from foveate.kernels.availability import launch_options, runs_triton
 from foveate.kernels.paged_arguments import check_paged, power_of_two
 
 __all__ = ["prefill_attention", "prefill_attention_reference", "prefill_attention_triton", "prefill_tiles"]
-
-SMALLEST_BLOCK = 16
-"""Rows and channels of the smallest matrix product a tensor core computes."""
-
-SMALLEST_LANES = 32
-"""Sequence bounds that a program reads at once, at least: those of one warp."""
 
 
 def prefill_attention(
@@ -109,6 +103,7 @@ def prefill_attention_triton(
 
     Raises ValueError for shapes, types or layouts other than those of `prefill_attention`, contiguous.
     """
+    from foveate.kernels.packed_rows_kernel import bound_lanes
     from foveate.kernels.prefill_attention_kernel import prefill_attention_kernel
 
     _check(query, key_pages, value_pages, page_tables, bounds, cached)
@@ -138,7 +133,7 @@ def prefill_attention_triton(
             group=group,
             head_size=head_size,
             page_tokens=page_tokens,
-            lanes=max(SMALLEST_LANES, power_of_two(sequences + 1)),
+            lanes=bound_lanes(sequences),
             block_queries=block_queries,
             block_group=block_group,
             block_tokens=tiles.block_columns,

@@ -35,11 +35,8 @@ class CacheTensors:
 
 
 @dataclass(frozen=True)
-class SequenceBatch:
-    """The new tokens of several sequences, packed one after another, and where each sequence's memory lies.
-
-    All of it is on the device, so a prefill of so many tokens can be captured once and replayed with other sequences.
-    """
+class SequencePlaces:
+    """Where the memory of several sequences lies, and which packed rows are theirs."""
 
     bounds: Tensor
     """`[sequences + 1]` int32: sequence s has the packed rows bounds[s] to bounds[s + 1]; unused sequences repeat the
@@ -50,6 +47,15 @@ class SequenceBatch:
     """`[sequences, pages]` int32: the pages of each sequence, in the order of its tokens."""
     slots: Tensor
     """`[sequences]` int64: the convolution-state slot of each sequence."""
+
+
+@dataclass(frozen=True)
+class SequenceBatch(SequencePlaces):
+    """The new tokens of several sequences, packed one after another.
+
+    All of it is on the device, so a prefill of so many tokens can be captured once and replayed with other sequences.
+    """
+
     positions: Tensor
     """`[tokens]` int64: position of each new token in its own sequence."""
     write_rows: Tensor
@@ -61,16 +67,6 @@ class SequenceBatch:
         return self.bounds[1:].long() - 1
 
 
-@dataclass(frozen=True)
-class SequencePlaces:
-    """What of a `SequenceBatch` depends on its sequences alone; the fields are the same."""
-
-    bounds: Tensor
-    cached: Tensor
-    page_tables: Tensor
-    slots: Tensor
-
-
 def sequence_batch(places: SequencePlaces, tokens: int, page_tokens: int, dummy_page: int) -> SequenceBatch:
     """Lay out `tokens` packed rows; nothing is read on the host. Padding goes to the first row of `dummy_page`."""
     bounds, last = places.bounds, places.cached.shape[0] - 1
@@ -80,14 +76,7 @@ def sequence_batch(places: SequencePlaces, tokens: int, page_tokens: int, dummy_
     positions = torch.where(is_real, row - bounds[sequence] + places.cached[sequence], 0)
     pages = places.page_tables[sequence, positions // page_tokens].long()
     write_rows = torch.where(is_real, pages * page_tokens + positions % page_tokens, dummy_page * page_tokens)
-    return SequenceBatch(
-        bounds=bounds,
-        cached=places.cached,
-        page_tables=places.page_tables,
-        slots=places.slots,
-        positions=positions,
-        write_rows=write_rows,
-    )
+    return SequenceBatch(**vars(places), positions=positions, write_rows=write_rows)
 
 
 @dataclass(frozen=True)
