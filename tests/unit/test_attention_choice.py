@@ -68,7 +68,8 @@ def test_it_is_measured_once_and_kept(model, measured):
     assert len(measured) == 2
 
 
-def test_what_is_measured_anew_takes_the_place_of_what_was_taken(model, measured, monkeypatch):
+@pytest.mark.usefixtures("measured")
+def test_what_is_measured_anew_takes_the_place_of_what_was_taken(model, monkeypatch):
     choose_attention(model)
     assert list(attention_module._TAKEN.values()) == [WAYS[LIBRARY]]
     monkeypatch.setattr(encoder_kernels, "measure_attention", lambda *_: {"triton": 30.0, "flash": 40.0})
