@@ -75,17 +75,14 @@ def test_what_is_too_early_is_found(statement, is_early):
     assert bool(too_early(kernel, ast.parse(statement).body)) is is_early
 
 
-def test_launches_overlap_where_the_device_can_unless_they_are_told_not_to(monkeypatch):
+def test_launches_of_few_rows_overlap_where_the_device_can_unless_they_are_told_not_to(monkeypatch):
     device = torch.device("cpu")
-    assert launch_options(device) == launch_options(device, overlaps=False) == {"overlaps": False}
-    assert launch_options(device, is_measured=True) == {"overlaps": False}
+    most = availability.MOST_OVERLAPPED_ROWS
+    assert launch_options(device, 1) == launch_options(device, 1, overlaps=False) == {"overlaps": False}
     monkeypatch.setattr(availability, "can_overlap", lambda _: True)
-    assert launch_options(device, is_measured=True) == {"overlaps": True, "launch_pdl": True}
-    monkeypatch.setattr(availability, "ALL_OVERLAP", False)
-    assert launch_options(device) == {"overlaps": False}
-    monkeypatch.setattr(availability, "ALL_OVERLAP", True)
-    assert launch_options(device) == {"overlaps": True, "launch_pdl": True}
-    assert launch_options(device, overlaps=False, is_measured=True) == {"overlaps": False}
+    assert launch_options(device, 1) == launch_options(device, most) == {"overlaps": True, "launch_pdl": True}
+    assert launch_options(device, most + 1) == launch_options(device, 1, overlaps=False) == {"overlaps": False}
+    assert launch_options(device, most + 1, overlaps=True) == {"overlaps": True, "launch_pdl": True}
 
 
 @pytest.mark.parametrize(

@@ -112,7 +112,7 @@ def packed_attention(
             num_warps=tiles.warps,
             num_stages=tiles.stages,
             maxnreg=tiles.registers,
-            **launch_options(query.device),
+            **launch_options(query.device, rows),
         )
     return out
 

@@ -140,7 +140,7 @@ def decode_attention_triton(
             carries_page=carries_page,
             num_warps=warps,
             num_stages=stages,
-            **launch_options(query.device, overlaps),
+            **launch_options(query.device, len(query), overlaps),
         )
         if splits > 1:
             join_splits_kernel[sequences * heads,](
@@ -152,7 +152,7 @@ def decode_attention_triton(
                 splits=splits,
                 channels=channels,
                 num_warps=4,
-                **launch_options(query.device, overlaps),
+                **launch_options(query.device, len(query), overlaps),
             )
     return out
 

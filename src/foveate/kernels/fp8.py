@@ -166,7 +166,7 @@ def layer_norm_fp8_triton(
                 main=main,
                 rest=rest,
                 num_warps=warps or row_warps(width),
-                **launch_options(hidden.device),
+                **launch_options(hidden.device, rows),
             )
     return out
 
@@ -217,6 +217,6 @@ def _launch(kernel: Any, rows: Tensor, warps: int | None) -> Fp8Rows:
                 main=main,
                 rest=rest,
                 num_warps=warps or row_warps(width),
-                **launch_options(rows.device),
+                **launch_options(rows.device, len(rows)),
             )
     return out

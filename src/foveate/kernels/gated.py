@@ -87,7 +87,7 @@ def silu_multiply_triton(gate_up: Tensor) -> Tensor:
     if rows:
         with torch.cuda.device_of(gate_up):
             silu_multiply_kernel[rows, -(-width // BLOCK_CHANNELS)](
-                gate_up, out, width=width, block=BLOCK_CHANNELS, num_warps=4, **launch_options(gate_up.device)
+                gate_up, out, width=width, block=BLOCK_CHANNELS, num_warps=4, **launch_options(gate_up.device, rows)
             )
     return out
 
@@ -160,7 +160,7 @@ def _launch(kernel: Any, rows: Tensor, weight: Tensor, outputs: int, form: Produ
                 unroll=form.unroll,
                 eviction=form.eviction,
                 num_warps=form.warps,
-                **launch_options(rows.device, form.overlaps, is_measured=True),
+                **launch_options(rows.device, len(rows), form.overlaps),
             )
     return out
 

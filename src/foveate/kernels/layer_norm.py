@@ -65,7 +65,7 @@ def layer_norm_triton(
                 main=main,
                 rest=rest,
                 num_warps=warps or row_warps(width),
-                **launch_options(hidden.device),
+                **launch_options(hidden.device, hidden.shape[0]),
             )
     return out
 

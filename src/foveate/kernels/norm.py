@@ -62,6 +62,6 @@ def add_rms_norm_triton(hidden: Tensor, branch: Tensor | None, weight: Tensor, e
                 width=width,
                 block=block,
                 num_warps=4,
-                **launch_options(hidden.device),
+                **launch_options(hidden.device, rows),
             )
     return total, out

@@ -97,7 +97,7 @@ def packed_convolution_triton(
             block_rows=BLOCK_ROWS,
             block_channels=BLOCK_CHANNELS,
             num_warps=4,
-            **launch_options(gates.device),
+            **launch_options(gates.device, rows),
         )
         if sequences and taps > 1:
             next_states_kernel[sequences, -(-width // STATE_CHANNELS)](
@@ -109,7 +109,7 @@ def packed_convolution_triton(
                 taps=taps,
                 block_channels=STATE_CHANNELS,
                 num_warps=4,
-                **launch_options(gates.device),
+                **launch_options(gates.device, rows),
             )
     return out
 

@@ -70,7 +70,7 @@ def position_rows_triton(table: Tensor, tile_shapes: Tensor, bounds: Tensor, num
                 block_rows=BLOCK_ROWS,
                 block=BLOCK_CHANNELS,
                 num_warps=4,
-                **launch_options(table.device),
+                **launch_options(table.device, num_rows),
             )
     return out
 

@@ -141,7 +141,7 @@ def prefill_attention_triton(
             num_warps=tiles.warps,
             num_stages=tiles.stages,
             maxnreg=tiles.registers,
-            **launch_options(query.device),
+            **launch_options(query.device, tokens),
         )
     return out
 

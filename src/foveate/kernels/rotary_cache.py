@@ -106,7 +106,7 @@ def rotate_and_cache_triton(qkv: Tensor, positions: Tensor, norms: HeadNorms, ca
                 num_warps=1,
                 # A sum of two rounded products is not to become one product rounded and one not.
                 enable_fp_fusion=False,
-                **launch_options(qkv.device),
+                **launch_options(qkv.device, tokens),
             )
     return query
 

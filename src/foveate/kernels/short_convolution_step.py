@@ -71,6 +71,6 @@ def short_convolution_step_triton(
                 taps=taps,
                 block=BLOCK_CHANNELS,
                 num_warps=4,
-                **launch_options(gates.device),
+                **launch_options(gates.device, len(slots)),
             )
     return out

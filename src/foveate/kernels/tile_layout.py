@@ -82,7 +82,7 @@ def tile_layout_triton(tile_shapes: Tensor, num_rows: int, factor: int) -> TileL
             lanes=max(16, min(MOST_LANES, 1 << (slots - 1).bit_length())),
             block_tokens=BLOCK_TOKENS,
             num_warps=4,
-            **launch_options(tile_shapes.device),
+            **launch_options(tile_shapes.device, num_rows),
         )
     return TileLayout(bounds, gather_index, is_padding)
 
