@@ -10,12 +10,13 @@ from math import inf
 from pathlib import Path
 
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from foveate.graphs import CostStore, FixedCosts, MeasuredCosts
-from foveate.graphs.cost_measuring import eager_sizes
+from foveate.graphs import CostStore, FixedCosts, MeasuredCosts, Plan
+from foveate.graphs.cost_measuring import CostMeasurement, eager_sizes, is_disturbed
 
 from .checks import MANY, captured
 from .fake_encoder import BUDGETS, LARGEST, SMALLEST, STEP, FakeEncoder, RowBatch, settings
@@ -201,6 +202,40 @@ def test_the_first_start_measures_every_graph_and_some_eager_sizes_and_the_next_
     assert min(measured.values()) >= 3
 
 
+def test_replays_and_eager_runs_of_like_sizes_are_measured_next_to_each_other(tmp_path: Path) -> None:
+    encoder = CountingEncoder()
+    manager = captured(encoder, settings(), cost_store=CostStore(tmp_path, KEY))
+    order: list[tuple[str, int]] = []
+
+    def encode(batch: RowBatch, plan: Plan) -> None:
+        order.append(("replay" if plan.replays else "eager", batch.tokens))
+
+    measurement = CostMeasurement(encoder, torch.device("cpu"), encode, manager._config.inputs_per_token)
+    measurement.measure([report.capacity for report in manager.reports])
+    in_turn = order[4 : 4 + len(BUDGETS) + 4]  # behind the runs that warm up
+    names, sizes = zip(*in_turn, strict=True)
+    assert sizes == (128, 64, 32, 32, 12, 4, 4)
+    assert names == ("eager", "eager", "replay", "eager", "replay", "replay", "eager")
+
+
+def test_costs_that_other_work_disturbed_are_used_but_not_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    measure = CostMeasurement.measure
+    monkeypatch.setattr(CostMeasurement, "measure", lambda self, usable: (measure(self, usable)[0], True))
+    managers = [captured(FakeEncoder(), settings(), cost_store=CostStore(tmp_path, KEY)) for _ in range(2)]
+    assert [each.start_up.cost_source for each in managers] == ["measured", "measured"]
+    assert isinstance(managers[0].costs, MeasuredCosts)
+    assert list(tmp_path.iterdir()) == []
+    assert "other work on cpu disturbed" in caplog.text
+
+
+def test_times_that_jump_are_told_from_times_that_shake() -> None:
+    steady, shaky, jumping = [1.0, 1.02, 1.01], [2.0, 2.2, 2.1], [1.0, 1.6, 2.9]
+    assert not is_disturbed([steady, shaky, jumping])
+    assert is_disturbed([steady, jumping, jumping])
+
+
 def test_measuring_is_not_counted_as_use(tmp_path: Path) -> None:
     stats = captured(FakeEncoder(), settings(), cost_store=CostStore(tmp_path, KEY)).stats
     assert (stats.batches, stats.tiles) == (0, 0)
@@ -234,5 +269,5 @@ def test_a_batch_runs_eagerly_where_that_is_cheaper_and_the_reason_is_counted() 
 def test_eager_runs_are_measured_from_the_smallest_tile_to_four_times_the_largest_graph() -> None:
     span = FakeEncoder().get_encoder_cudagraph_budget_range()
     assert (SMALLEST, STEP, LARGEST) == (4, 16, 48)
-    assert eager_sizes(span, 200) == (4, 64, 200, 400, 800)
+    assert eager_sizes(span, 200) == (4, 64, 132, 200, 400, 800)
     assert eager_sizes(span, 32) == (4, 32, 64, 128)

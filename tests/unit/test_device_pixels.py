@@ -12,8 +12,9 @@ from torchvision.transforms.v2 import functional as transforms
 
 from foveate.errors import ImageSizeError
 from foveate.models.lfm2_vl.device_pixels import DevicePixels
+from foveate.models.lfm2_vl.image_patches import side_pixels
 from foveate.models.lfm2_vl.image_settings import ImageSettings
-from foveate.models.lfm2_vl.pixels import image_patches, normalise, patchify, side_pixels
+from foveate.models.lfm2_vl.pixels import image_patches, normalise, patchify
 from foveate.models.lfm2_vl.tiles import plan_tiles
 
 CPU = torch.device("cpu")

@@ -11,7 +11,7 @@ from foveate.engine.clock import Span, StageClock
 from foveate.engine.image_cache import ImageCache, ImageFeatures, identified
 from foveate.errors import ImageError, PromptError
 from foveate.images import ImageSource
-from foveate.models.lfm2_vl.pixels import ImagePatches
+from foveate.models.lfm2_vl.image_patches import ImagePatches
 from foveate.models.lfm2_vl.processing import Processor, image_sources
 from foveate.models.lfm2_vl.tiles import TileGrid
 

@@ -4,6 +4,7 @@ import statistics
 import time
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from operator import itemgetter
 from typing import Generic
 
 import torch
@@ -17,11 +18,14 @@ from foveate.graphs.protocol import Batch, BudgetRange, GraphCapacity, SupportsE
 FEWEST_ROUNDS, MOST_ROUNDS = 3, 7
 LONGEST_S = 1.2
 """No round begins after this, once there are enough: the measurement is part of every first start."""
+MOST_SPREAD = 1.15
+"""How far the median of a run's times lies above its least, at most, for half of the runs: 1.01 to 1.05 on a GPU of
+one's own, far more beside other work."""
 
 
 class CostMeasurement(Generic[Batch]):
-    """Times runs as `execute` makes them, copies included: in turn, so that a card that slows down under load slows
-    all of them; medians, so that one disturbed run is none."""
+    """Times runs as `execute` makes them, copies included: in turn and by size, so that a card that slows down under
+    load slows replays and eager runs of like sizes alike; medians, so that one disturbed run is none."""
 
     def __init__(
         self,
@@ -34,13 +38,17 @@ class CostMeasurement(Generic[Batch]):
         self._model, self._device, self._encode = model, device, encode
         self._inputs_per_token = inputs_per_token
 
-    def measure(self, capacities: Sequence[GraphCapacity]) -> MeasuredCosts:
-        """Measure these graphs, of which there is at least one; waits for the device after every run."""
+    def measure(self, capacities: Sequence[GraphCapacity]) -> tuple[MeasuredCosts, bool]:
+        """Measure these graphs, of which there is at least one; waits for the device after every run.
+
+        Returns the costs, and whether other work disturbed them.
+        """
         largest = max(capacity.tokens for capacity in capacities)
         replays = {capacity.tokens: partial(self._replay, capacity) for capacity in capacities}
         sizes = eager_sizes(self._model.get_encoder_cudagraph_budget_range(), largest)
         eager = {tokens: partial(self._eager, tokens) for tokens in self._that_fit(sizes)}
-        times: dict[Callable[[], float], list[float]] = {run: [] for run in (*replays.values(), *eager.values())}
+        runs = sorted([*replays.items(), *eager.items()], key=itemgetter(0), reverse=True)
+        times: dict[Callable[[], float], list[float]] = {run: [] for _, run in runs}
         start = time.perf_counter()
         for done in range(MOST_ROUNDS):
             if done >= FEWEST_ROUNDS and time.perf_counter() - start > LONGEST_S:
@@ -49,10 +57,11 @@ class CostMeasurement(Generic[Batch]):
                 values.append(run())
         reserved_bytes(self._device)  # gives back what eager runs cached for batches that may never be so large
         medians = {run: statistics.median(values) for run, values in times.items()}
-        return MeasuredCosts(
+        costs = MeasuredCosts(
             {budget: medians[run] for budget, run in replays.items()},
             tuple((tokens, medians[run]) for tokens, run in eager.items()),
         )
+        return costs, self._device.type == "cuda" and is_disturbed(times.values())
 
     def _that_fit(self, sizes: Iterable[int]) -> list[int]:
         """Run each size once, which also warms it up; sizes for which the card has no memory are left out."""
@@ -84,7 +93,14 @@ class CostMeasurement(Generic[Batch]):
         return time_ms(self._device, work)
 
 
+def is_disturbed(times: Iterable[Sequence[float]]) -> bool:
+    """Whether the times of most runs differ by more than a device does that has nothing else to do."""
+    return statistics.median(statistics.median(values) / min(values) for values in times) > MOST_SPREAD
+
+
 def eager_sizes(span: BudgetRange, largest: int) -> tuple[int, ...]:
     """Return the tokens of the eager runs to measure: the smallest, whose time is that of the launches, some full
-    tiles, the largest graph's, and twice and four times that, where each token costs its arithmetic."""
-    return tuple(sorted({span.smallest, min(4 * span.step, largest), largest, 2 * largest, 4 * largest}))
+    tiles, the largest graph's and what lies half way, and twice and four times that, where each token costs its
+    arithmetic."""
+    some = min(4 * span.step, largest)
+    return tuple(sorted({span.smallest, some, (some + largest) // 2, largest, 2 * largest, 4 * largest}))

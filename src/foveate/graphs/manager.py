@@ -221,8 +221,15 @@ class EncoderCudaGraphManager(Generic[Batch]):
         if kept is not None:
             return kept, "kept"
         measurement = CostMeasurement(self._model, self._device, self._encode, self._config.inputs_per_token)
-        measured = measurement.measure(usable)
-        self._cost_store.save(measured)
+        measured, is_disturbed = measurement.measure(usable)
+        if is_disturbed:
+            logger.warning(
+                "other work on %s disturbed the measurement of the encoder's costs; they are used for now, and the next"
+                " start measures again",
+                self._device,
+            )
+        else:
+            self._cost_store.save(measured)
         return measured, "measured"
 
     def _log_start(self) -> None:

@@ -9,13 +9,15 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 from torch.nn import functional as F
-from torch.nn.attention.bias import causal_lower_right
 
 from foveate.kernels.attention_tiles import SMALLEST_BLOCK, AttentionTiles
 from foveate.kernels.availability import launch_options, runs_triton
 from foveate.kernels.paged_arguments import check_paged, power_of_two
 
 __all__ = ["prefill_attention", "prefill_attention_reference", "prefill_attention_triton", "prefill_tiles"]
+
+_LARGEST_MASK = 1 << 22
+"""Entries of the twin's mask; beyond that it goes without."""
 
 
 def prefill_attention(
@@ -69,8 +71,12 @@ def prefill_attention_reference(
 
 def _causal_mask(new: int, old: int, query: Tensor) -> Tensor:
     """New token `i` sees `old + i + 1` tokens."""
-    if query.is_cuda and query.dtype in (torch.bfloat16, torch.float16):
-        return causal_lower_right(new, old + new)  # For flash attention, which takes no mask from memory.
+    is_large = new * (old + new) > _LARGEST_MASK
+    if is_large and query.is_cuda and query.dtype in (torch.bfloat16, torch.float16):
+        # For flash attention, which takes no mask from memory. Imported here: it takes a second, for torch's compiler.
+        from torch.nn.attention.bias import causal_lower_right
+
+        return causal_lower_right(new, old + new)
     return torch.ones(new, old + new, dtype=torch.bool, device=query.device).tril(old)
 
 

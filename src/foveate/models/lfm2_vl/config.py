@@ -13,10 +13,10 @@ from typing import Any, Literal
 
 from huggingface_hub.errors import StrictDataclassError
 from transformers import Lfm2VlConfig as ReferenceConfig
-from transformers.activations import ACT2FN
 
 from foveate.errors import CheckpointError
 from foveate.models.json_files import read_json, read_optional_json
+from foveate.models.lfm2_vl.activations import activation
 from foveate.models.lfm2_vl.image_settings import ImageSettings, read_image_settings
 
 LayerKind = Literal["conv", "full_attention"]
@@ -288,5 +288,8 @@ def _check_values(where: str, part: Any) -> None:
             raise CheckpointError(f"{where}: {field.name} is {value}; it must be at least 1 and below {_MOST}")
         if type(value) is float and not 0 <= value < math.inf:
             raise CheckpointError(f"{where}: {field.name} is {value}; it must be at least 0, and finite")
-        if field.name == "activation" and value not in ACT2FN:
-            raise CheckpointError(f"{where}: {value!r} is no activation that transformers knows")
+        if field.name == "activation":
+            try:
+                activation(value)
+            except KeyError:
+                raise CheckpointError(f"{where}: {value!r} is no activation that transformers knows") from None

@@ -29,9 +29,9 @@ from foveate.images import (
     read_source,
 )
 from foveate.models.lfm2_vl.device_pixels import DevicePixels
+from foveate.models.lfm2_vl.image_patches import ImagePatches
 from foveate.models.lfm2_vl.image_settings import ImageSettings
 from foveate.models.lfm2_vl.pictures import orient
-from foveate.models.lfm2_vl.pixels import ImagePatches
 
 logger = logging.getLogger(__name__)
 

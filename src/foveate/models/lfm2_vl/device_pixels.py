@@ -1,7 +1,7 @@
 """RGB pixels → packed patch rows on a device: the arithmetic of transformers' image processor on a GPU.
 
-It resizes in float32 and rounds to whole levels, as torchvision does wherever it has no resize for uint8. On a CPU it
-has one (`pixels.py` uses it), in fixed point: the two differ by at most a level. From there on all is the same.
+It resizes in float32 and rounds to whole levels, as torchvision does wherever torch has no resize for uint8. On a CPU
+it has one (`pixels.py` uses it, too), in fixed point: the two differ by at most a level. From there on all is the same.
 
 All tiles of a picture are one canvas until the end, so a picture is a dozen launches whatever its tiles, and nothing
 here reads the device.
@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from foveate.models.lfm2_vl.image_patches import ImagePatches, level_statistics, side_pixels
 from foveate.models.lfm2_vl.image_settings import ImageSettings
-from foveate.models.lfm2_vl.pixels import ImagePatches, level_statistics, resize, side_pixels
 from foveate.models.lfm2_vl.tiles import TileShape, plan_tiles
 
 _NEAREST, _BICUBIC = 0, 3
@@ -61,10 +61,8 @@ class DevicePixels:
 
     def _resize(self, planar: Tensor, height: int, width: int) -> Tensor:
         """Return `[3, height, width]` float32 on the device: whole levels, in memory of its own."""
-        if planar.dtype == torch.uint8:
-            levels = resize(planar, height, width, self._settings)
-            return levels.to(self._device).to(torch.float32, memory_format=torch.contiguous_format)
-        return resize_levels(planar, height, width, self._settings.resample)
+        levels = resize_levels(planar, height, width, self._settings.resample)
+        return levels.to(self._device).to(torch.float32, memory_format=torch.contiguous_format)
 
     def _write(self, canvas: Tensor, tile: TileShape, rows: Tensor) -> None:
         """Normalise the levels of a canvas in place and write its patches, tile by tile, into `rows`."""
@@ -77,9 +75,10 @@ class DevicePixels:
 
 
 def resize_levels(planar: Tensor, height: int, width: int, resample: int) -> Tensor:
-    """Return the whole levels of `planar`, `[3, height, width]` float32, at another size, on its own device.
+    """Return the whole levels of `planar`, `[3, height, width]`, at another size, on its own device, in its own type.
 
-    `resample` is PIL's number of the filter. The steps are torchvision's for uint8 pixels on a GPU.
+    float32, or uint8 on a CPU. `resample` is PIL's number of the filter. The steps are torchvision's for uint8 pixels,
+    which on a GPU are float32 in between.
     """
     if planar.shape[1:] == (height, width):
         return planar.clone()
@@ -87,6 +86,8 @@ def resize_levels(planar: Tensor, height: int, width: int, resample: int) -> Ten
     if resample == _NEAREST:
         return functional.interpolate(planar[None], (height, width), mode=mode)[0]
     resized = functional.interpolate(planar[None], (height, width), mode=mode, align_corners=False, antialias=True)[0]
+    if planar.dtype == torch.uint8:
+        return resized
     if resample == _BICUBIC:
         resized.clamp_(0, 255)
     return resized.round_()

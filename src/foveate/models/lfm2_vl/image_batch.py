@@ -8,7 +8,7 @@ from itertools import accumulate, islice
 import torch
 from torch import Tensor
 
-from foveate.models.lfm2_vl.pixels import ImagePatches
+from foveate.models.lfm2_vl.image_patches import ImagePatches
 from foveate.models.lfm2_vl.tiles import TileShape
 
 

@@ -7,8 +7,8 @@ from PIL import Image
 from torch import Tensor
 
 from foveate.images import ImageLimits, ImageSource, load_image
+from foveate.models.lfm2_vl.image_patches import ImagePatches
 from foveate.models.lfm2_vl.image_settings import ImageSettings
-from foveate.models.lfm2_vl.pixels import ImagePatches, image_patches
 
 
 class Pictures(Protocol):
@@ -32,7 +32,10 @@ class HostPictures:
     """Threads do better apart: Pillow lets others go on while it works."""
 
     def __init__(self, settings: ImageSettings, limits: ImageLimits) -> None:
-        self._settings, self.limits = settings, limits
+        # Imported where it is used: it brings torchvision, for which a model with pictures on the GPU need not wait.
+        from foveate.models.lfm2_vl.pixels import image_patches
+
+        self._settings, self.limits, self._cut = settings, limits, image_patches
 
     def decode(self, sources: Sequence[ImageSource]) -> list[Image.Image]:
         """Return pictures in mode RGB."""
@@ -40,7 +43,7 @@ class HostPictures:
 
     def patches(self, pictures: Sequence[Image.Image]) -> list[ImagePatches]:
         """Cut pictures; the patches are on the host, in float32."""
-        return [image_patches(picture, self._settings) for picture in pictures]
+        return [self._cut(picture, self._settings) for picture in pictures]
 
 
 def orient(pixels: Tensor, orientation: int) -> Tensor:

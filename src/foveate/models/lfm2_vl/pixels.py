@@ -1,9 +1,4 @@
-"""RGB pixels → packed patch rows, bit for bit what transformers' image processor makes from the same RGB on a CPU.
-
-Tiles are packed one after another without padding: `[num_patches of all tiles, patch_width]`.
-"""
-
-from dataclasses import dataclass
+"""RGB pixels → packed patch rows, bit for bit what transformers' image processor makes from the same RGB on a CPU."""
 
 import torch
 from PIL import Image
@@ -11,25 +6,11 @@ from torch import Tensor
 from torchvision.transforms.v2 import InterpolationMode
 from torchvision.transforms.v2 import functional as transforms
 
+from foveate.models.lfm2_vl.image_patches import ImagePatches, level_statistics, side_pixels
 from foveate.models.lfm2_vl.image_settings import ImageSettings
-from foveate.models.lfm2_vl.tiles import TileGrid, TileShape, plan_tiles
+from foveate.models.lfm2_vl.tiles import TileGrid, plan_tiles
 
 _FILTERS = {0: InterpolationMode.NEAREST_EXACT, 2: InterpolationMode.BILINEAR, 3: InterpolationMode.BICUBIC}
-
-
-@dataclass(frozen=True)
-class ImagePatches:
-    """One picture, ready for the encoder."""
-
-    patches: Tensor
-    """`[num_patches of all tiles, patch_width]`, tiles one after another; on the host in float32, or on a device."""
-    grid: TileGrid
-    """How the picture was cut."""
-
-    @property
-    def tiles(self) -> tuple[TileShape, ...]:
-        """The shapes of the tiles, in the order of their rows in `patches`."""
-        return self.grid.tiles
 
 
 def image_patches(image: Image.Image, settings: ImageSettings) -> ImagePatches:
@@ -57,11 +38,6 @@ def cut(pixels: Tensor, grid: TileGrid, settings: ImageSettings) -> list[Tensor]
     return tiles
 
 
-def side_pixels(tile: TileShape, settings: ImageSettings) -> tuple[int, int]:
-    """Return the height and width of a tile in pixels."""
-    return tile.rows * settings.patch_size, tile.columns * settings.patch_size
-
-
 def resize(pixels: Tensor, height: int, width: int, settings: ImageSettings) -> Tensor:
     """Return uint8 pixels `[3, height, width]` at another size.
 
@@ -73,13 +49,6 @@ def resize(pixels: Tensor, height: int, width: int, settings: ImageSettings) -> 
 def normalise(pixels: Tensor, settings: ImageSettings) -> Tensor:
     """Return uint8 pixels `[3, height, width]` as float32, rescaled and normalised in one step."""
     return transforms.normalize(pixels.to(torch.float32), *level_statistics(settings))
-
-
-def level_statistics(settings: ImageSettings) -> tuple[Tensor, Tensor]:
-    """Return mean and standard deviation of each channel in levels from 0 to 255, `[3]` float32."""
-    mean = torch.tensor(settings.image_mean) * (1.0 / settings.rescale_factor)
-    std = torch.tensor(settings.image_std) * (1.0 / settings.rescale_factor)
-    return mean, std
 
 
 def patchify(pixels: Tensor, patch_size: int) -> Tensor:

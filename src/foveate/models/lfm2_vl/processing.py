@@ -8,8 +8,8 @@ from typing import Any
 from foveate.errors import CheckpointError, PromptError
 from foveate.images import ImageLimits
 from foveate.models.lfm2_vl.config import ModelConfig
+from foveate.models.lfm2_vl.image_patches import ImagePatches
 from foveate.models.lfm2_vl.pictures import HostPictures, Pictures
-from foveate.models.lfm2_vl.pixels import ImagePatches
 from foveate.models.lfm2_vl.prompt import PromptEncoder, load_tokenizer
 
 

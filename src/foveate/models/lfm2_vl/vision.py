@@ -12,12 +12,12 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from transformers.activations import ACT2FN
 
 from foveate.kernels.attention import attention
 from foveate.kernels.layer_norm import layer_norm
 from foveate.kernels.linear import add_product_, linear_gelu_tanh
 from foveate.kernels.position_rows import position_rows, resized_rows
+from foveate.models.lfm2_vl.activations import activation
 from foveate.models.lfm2_vl.config import ModelConfig, ProjectorConfig, VisionConfig
 from foveate.models.lfm2_vl.fp8_layers import Fp8Layer, fp8_layers, run_fp8_layers
 from foveate.models.lfm2_vl.image_batch import ImageBatch
@@ -57,7 +57,7 @@ class VisionLayer(nn.Module):
         self.mlp_norm = nn.LayerNorm(width, eps=config.norm_eps)
         self.fc1 = nn.Linear(width, config.intermediate_size)
         self.fc2 = nn.Linear(config.intermediate_size, width)
-        self.activation = None if config.activation == "gelu_pytorch_tanh" else ACT2FN[config.activation]
+        self.activation = None if config.activation == "gelu_pytorch_tanh" else activation(config.activation)
 
     def forward(self, hidden: Tensor, offsets: Tensor, bounds: Tensor, longest: int) -> Tensor:
         """Run the layer in place on `hidden` `[rows, width]`, and return it.
@@ -147,7 +147,7 @@ class Projector(nn.Module):
         self.norm = nn.LayerNorm(block_width) if config.use_layernorm else None
         self.linear_1 = nn.Linear(block_width, config.hidden_size, bias=config.bias)
         self.linear_2 = nn.Linear(config.hidden_size, language_width, bias=config.bias)
-        self.activation = ACT2FN[config.activation]
+        self.activation = activation(config.activation)
 
     def forward_with_gather_idx(self, hidden: Tensor, gather_index: Tensor) -> Tensor:
         """Gather the patch rows of each block from `hidden` `[rows, width]`, side by side, and project them.
