@@ -12,11 +12,11 @@ from foveate.graphs.plan import EagerReason, Plan, PlannedRun
 from foveate.graphs.protocol import EncoderItemSpec, GraphCapacity
 
 MARGIN = 0.05
-"""What an alternative with more launches must save, of the cost, to be taken: measured times differ by about that."""
+"""What more replays than need be must save, of the cost, to be taken: measured times differ by about that."""
 
 ONE_REPLAY_MARGIN = 0.08
-"""The same for eager execution in the place of a single replay, which leaves the host to others. Padding up to the next
-of the automatic budgets comes to a little less, so that it alone sends no such batch back to the host."""
+"""What eager execution must save in the place of a single replay, which leaves the host to others. Padding up to the
+next of the automatic budgets comes to a little less, so that it alone sends no such batch back to the host."""
 
 TIE_MS = 1e-9
 """What a replay is held to cost more, so that of covers with the same cost the one with fewer replays is cheaper."""
@@ -34,10 +34,10 @@ class Cover(NamedTuple):
 class Planner:
     """Finds the cheapest way to run a batch: replays of neighbouring tiles, or all of it eagerly.
 
-    Fewer launches are preferred: more replays than need be, or eager execution, are taken where they save more than
-    5 %, and eager execution in the place of a single replay where it saves more than 8 %. Of covers with the same cost
-    the one with fewer replays is the cheaper. Neighbours only: rows then stay in order, so what goes in and what comes
-    out are plain slices.
+    Fewer launches are preferred: more replays than need be are taken where they save more than 5 %, and eager execution
+    in the place of a single replay where it saves more than 8 %; several replays give way to eager execution that is
+    cheaper at all. Of covers with the same cost the one with fewer replays is the cheaper. Neighbours only: rows then
+    stay in order, so what goes in and what comes out are plain slices.
     """
 
     def __init__(self, capacities: Sequence[GraphCapacity], costs: EncoderCosts | None = None) -> None:
@@ -73,7 +73,7 @@ class Planner:
             else:
                 runs.append(batch.run(first, end, None, "tile_exceeds_every_budget"))
                 cost_ms += self._costs.eager_ms(runs[-1].tokens)
-        margin = ONE_REPLAY_MARGIN if len(runs) == 1 else MARGIN
+        margin = ONE_REPLAY_MARGIN if len(runs) == 1 else 0.0
         if self._costs.eager_ms(batch.tokens[-1]) < (1 - margin) * cost_ms:
             return Plan((batch.run(0, batch.num_tiles, None, "cheaper"),))
         return Plan(tuple(runs))
