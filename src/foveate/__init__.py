@@ -6,6 +6,8 @@ What stands here is imported when it is first used: importing torch takes second
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from foveate.garbage import collection_put_off
+
 if TYPE_CHECKING:
     from foveate.config import SamplingParams
     from foveate.engine.answer import Answer
@@ -30,7 +32,8 @@ _HOMES = {
 
 def __getattr__(name: str) -> Any:
     if name in _HOMES:
-        return getattr(import_module(_HOMES[name]), name)
+        with collection_put_off():
+            return getattr(import_module(_HOMES[name]), name)
     raise AttributeError(f"module 'foveate' has no attribute {name!r}")
 
 

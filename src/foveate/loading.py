@@ -15,6 +15,7 @@ from foveate.engine.encoding import EagerImageEncoder, ImageFeatureEncoder
 from foveate.engine.pictures import choose_pictures
 from foveate.engine.settings import EngineSettings
 from foveate.errors import CheckpointError, ConfigurationError, DeviceError
+from foveate.garbage import collection_put_off
 from foveate.images import ImageLimits
 from foveate.kernels.availability import fault
 from foveate.models.lfm2_vl.config import read_model_config
@@ -36,6 +37,7 @@ DEMO_MODEL = Path(__file__).parent / "demo"
 _HUB_FILES = ["*.json", "*.jinja", "*.safetensors"]
 
 
+@collection_put_off()
 def load(
     model: str | os.PathLike[str] | None = None,
     *,

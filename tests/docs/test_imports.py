@@ -14,10 +14,11 @@ LEAF = {"errors"}
 MODELS = {"config", "errors", "graphs", "images", "kernels"}
 ENGINE = MODELS | {"machine", "models"}
 VLM = ENGINE | {"engine"}
-LOADING = VLM | {"vlm"}
+LOADING = VLM | {"garbage", "vlm"}
 COMMANDS = LOADING | {"bench", "checkpoints", "evaluation", "loading"}
 ALLOWED = {
     "errors": set(),
+    "garbage": set(),
     "config": LEAF,
     "machine": LEAF,
     "checkpoints": LEAF,
@@ -42,6 +43,7 @@ LIBRARIES = {
     "images": {"PIL", "numpy"},
     "config": set(),
     "errors": set(),
+    "garbage": set(),
 }
 
 
