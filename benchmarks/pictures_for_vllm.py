@@ -7,7 +7,7 @@ import argparse
 import json
 from pathlib import Path
 
-from engine import LOADS
+from engine import LOADS, REFERENCE_LOADS
 
 from foveate.bench.serving_pictures import drawn_jpegs
 
@@ -19,7 +19,7 @@ def main() -> None:
     folder = parser.parse_args().folder
     folder.mkdir(parents=True, exist_ok=True)
     loads = []
-    for (width, height), tokens, at_once in LOADS:
+    for (width, height), tokens, at_once in dict.fromkeys((*LOADS, *REFERENCE_LOADS)):
         names = []
         for number, data in enumerate(drawn_jpegs(width, height)):
             names.append(f"{width}x{height}-{number}.jpg")
