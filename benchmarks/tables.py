@@ -153,7 +153,8 @@ def serving_table() -> str:
     for size, measured in read("engine")["sizes"].items():
         for row in measured["rows"]:
             peer = next((each["round_ms"] for each in peers[size]["rows"] if load_of(each) == load_of(row)), {})
-            theirs = [f"{peer[mode]:.0f}" if mode in peer else "" for mode in ("eager", "graph")]
+            graph = min((peer[mode] for mode in ("graph", "reference") if mode in peer), default=None)
+            theirs = [f"{time:.0f}" if time else "" for time in (peer.get("eager"), graph)]
             ours = [f"{row['ways'][way]['round_ms']['median_ms']:.1f}" for way in ("eager", "graph")]
             first = f"{row['ways']['graph']['first_token_ms']['median_ms']:.1f}"
             gain = f"{min(peer.values()) / row['ways']['graph']['round_ms']['median_ms']:.1f}" if peer else ""
@@ -194,18 +195,43 @@ def steps_table() -> str:
 
 def reference_setting_table() -> str:
     """The setting of the pull request that brought encoder graphs for LFM2-VL."""
-    rows = [["pictures", "tokens", "at once", "eager, ms", "graph, ms", "eager : graph"], ["---"] * 6]
+    heads = ["pictures", "tokens", "at once", "engine", "eager, ms", "graph, ms", "eager : graph"]
+    rows = [heads, ["---"] * len(heads)]
+    peers = {load_of(row): row["round_ms"] for row in read("vllm-serving")["sizes"]["3B"]["rows"]}
     for row in read("engine")["sizes"]["3B"]["reference_setting"]:
-        eager, graph = (row["ways"][way]["round_ms"]["median_ms"] for way in ("eager", "graph"))
         load = [row["pictures"], str(row["output_tokens"]), str(row["at_once"])]
-        rows.append([*load, f"{eager:.1f}", f"{graph:.1f}", f"{eager / graph:.3f}"])
+        ours = {way: row["ways"][way]["round_ms"]["median_ms"] for way in ("eager", "graph")}
+        theirs = {"eager": peers[load_of(row)]["eager"], "graph": peers[load_of(row)]["reference"]}
+        for engine, times in (("Foveate", ours), ("vLLM", theirs)):
+            ratio = times["eager"] / times["graph"]
+            rows.append([*load, engine, f"{times['eager']:.0f}", f"{times['graph']:.0f}", f"{ratio:.3f}"])
+    return table(rows)
+
+
+def ways_table() -> str:
+    """The encoder in other hands on the same card: `foveate bench encoder` with transformers, plain and compiled."""
+    ways = ("transformers", "transformers-compile", "eager", "graph")
+    rows = [
+        ["size", "tiles", "transformers", "torch.compile", "Foveate eager", "Foveate graph", "best of theirs : graph"]
+    ]
+    rows.append(["---"] * len(rows[0]))
+    for size in ("450M", "3B"):
+        for row in read(f"bench-encoder-{size}")["rows"]:
+            times = [row["ways"][way]["median_ms"] for way in ways]
+            cells = [*(f"{time:.2f}" for time in times[:3]), f"**{times[3]:.2f}**"]
+            rows.append([size, row["name"], *cells, f"{min(times[:2]) / times[3]:.2f}"])
     return table(rows)
 
 
 def threads_table() -> str:
     """Requests at once, by the threads that prepare them and the length of a thread's turn."""
     heads = ["threads that prepare", "a turn, ms", "all answered, ms", "median first words, ms"]
-    parts = {"prepare": "preparing, all threads", "admit": "letting in", "launch_prefill": "launching prefill"}
+    parts = {
+        "admit": "letting in",
+        "encode": "encoding",
+        "launch_prefill": "launching prefill",
+        "read": "reading tokens",
+    }
     rows = [[*heads, *parts.values()], ["---"] * (len(heads) + len(parts))]
     for way in read("threads")["ways"]:
         cells = [str(way["threads"]), f"{way['turn_ms']:g}", f"{way['all_ms']:.0f}", f"{way['first_ms']:.0f}"]
@@ -214,18 +240,17 @@ def threads_table() -> str:
 
 
 def profile_table() -> str:
-    """Where the time of a replay goes: kernels of the same kind together, and what they leave."""
-    rows = [["size", "case", "replay, ms", "products", "attention", "norms", "other kernels", "between kernels"]]
+    """Where the time of a replay goes: the host's part, and kernels of the same kind together."""
+    heads = ["size", "case", "call, ms", "on the device", "products", "attention", "norms", "other kernels"]
+    rows = [[*heads, "kernels : device"]]
     rows.append(["---"] * len(rows[0]))
     for size, cases in read("profiles")["sizes"].items():
         for name, case in cases.items():
             shares = {"products": 0.0, "attention": 0.0, "norms": 0.0, "other": 0.0}
             for kernel in case["kernels"]:
                 shares[_kind_of(kernel["kernel"])] += kernel["us"] / 1e3
-            left = max(case["replay_ms"] - case["kernels_ms"], 0.0)
-            rows.append(
-                [size, name, f"{case['replay_ms']:.2f}", *(f"{ms:.2f}" for ms in shares.values()), f"{left:.2f}"]
-            )
+            times = [case["replay_ms"], case["device_ms"], *shares.values()]
+            rows.append([size, name, *(f"{ms:.2f}" for ms in times), f"{case['kernels_ms'] / case['device_ms']:.2f}"])
     return table(rows)
 
 
@@ -258,6 +283,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "encoder": encoder_table,
     "memory": memory_table,
     "padding": padding_table,
+    "ways": ways_table,
     "never slower": never_slower_table,
     "pixels": pixels_table,
     "serving": serving_table,
@@ -279,7 +305,7 @@ NOT_MEASURED = "*Not measured yet.*"
 
 def filled(text: str) -> str:
     """Return a document with every table between its markers made anew."""
-    return re.sub(r"(?<=<!-- table: )(.+?)( -->\n).*?(?=\n<!-- end -->)", _fill, text, flags=re.DOTALL)
+    return re.sub(r"(?<=<!-- table: )(.+?)( -->\n).*?(?=<!-- end -->)", _fill, text, flags=re.DOTALL)
 
 
 def _fill(match: re.Match[str]) -> str:
@@ -288,7 +314,7 @@ def _fill(match: re.Match[str]) -> str:
         made = TABLES[name]()
     except FileNotFoundError:
         made = NOT_MEASURED
-    return f"{name}{marker}{made}"
+    return f"{name}{marker}{made}\n"
 
 
 def main() -> int:

@@ -25,7 +25,8 @@ from foveate.engine import launcher, preparation, worker
 from foveate.testing import random_vlm
 
 PARTS: tuple[tuple[Any, str], ...] = (
-    (preparation.Preparation, "prepare"),
+    (preparation.Preparation, "_decode"),
+    (preparation.Preparation, "_finish"),
     (worker.Worker, "_admit"),
     (worker.Worker, "_encode"),
     (launcher.Launcher, "_launch_prefill"),

@@ -50,3 +50,11 @@ def test_a_result_that_is_not_there_is_told_in_place_of_its_table(tables, monkey
     monkeypatch.setattr(tables, "RESULTS", tmp_path)
     text = "<!-- table: changed answers -->\nold\n<!-- end -->\n"
     assert tables.filled(text) == text.replace("old", tables.NOT_MEASURED)
+
+
+def test_a_table_between_bare_marks_is_made_and_what_follows_stays(tables, monkeypatch):
+    monkeypatch.setitem(tables.TABLES, "some", lambda: "| a |")
+    text = "<!-- table: some -->\n<!-- end -->\n\n## Next\n\n<!-- table: some -->\nold\n<!-- end -->\n"
+    made = "<!-- table: some -->\n| a |\n<!-- end -->\n\n## Next\n\n<!-- table: some -->\n| a |\n<!-- end -->\n"
+    assert tables.filled(text) == made
+    assert tables.filled(made) == made
