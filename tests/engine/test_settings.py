@@ -14,7 +14,7 @@ BAD = [
     ("max_running", 2.0, "from 1 to 512"),
     ("max_running", True, "from 1 to 512"),
     ("prefill_tokens_per_step", 0, "from 1 to 1048576"),
-    ("max_waiting", -1, "from 0 to 1048576"),
+    ("max_waiting", 0, "from 1 to 1048576"),
     ("max_overtakes", "many", "from 0 to 1048576"),
     ("images_per_encode", 0, "from 1 to 4096"),
     ("pixel_threads", 65, "from 1 to 64"),
@@ -36,5 +36,5 @@ def test_a_value_out_of_bounds_is_refused_with_its_name_the_value_and_the_bound(
 
 
 def test_the_ends_of_the_bounds_are_allowed():
-    for name, value in (("max_running", 512), ("max_waiting", 0), ("cache_megabytes", None), ("steps_ahead", None)):
+    for name, value in (("max_running", 512), ("max_waiting", 1), ("cache_megabytes", None), ("steps_ahead", None)):
         assert getattr(EngineSettings(**{name: value}), name) == value

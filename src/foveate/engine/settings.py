@@ -23,7 +23,7 @@ class EngineSettings:
     image_cache_megabytes: float = 256.0
     """Megabytes of the features that are kept of pictures, should they come again; 0 keeps none."""
     max_waiting: int = 1024
-    """Most requests that wait; the next is refused."""
+    """Most requests that wait; the next is refused. At least 1: every request waits for a moment."""
     max_overtakes: int = 64
     """How many later requests may go before the first one that waits for memory."""
     images_per_encode: int = 16
@@ -55,7 +55,7 @@ class EngineSettings:
 _WHOLE = (
     ("max_running", 1, 512),
     ("prefill_tokens_per_step", 1, 2**20),
-    ("max_waiting", 0, 2**20),
+    ("max_waiting", 1, 2**20),
     ("max_overtakes", 0, 2**20),
     ("images_per_encode", 1, 4096),
     ("steps_ahead", 0, 1),
