@@ -16,7 +16,7 @@ class LLM:
     def __init__(self, compilation_config, **_):
         def encode(**batch):
             return [torch.zeros(256, 128)]
-        runner = Space(model=Space(embed_multimodal=encode))
+        runner = Space(get_model=lambda: Space(embed_multimodal=encode))
         if compilation_config:
             runner.encoder_cudagraph_manager = Space(execute=lambda batch: encode())
         self.llm_engine = Space(model_executor=Space(driver_worker=Space(worker=Space(model_runner=runner))))

@@ -195,11 +195,15 @@ class Manager:
 class LLM:
     def __init__(self, model, dtype, compilation_config, **_):
         assert (dtype, len(open(model + "/config.json").read()) > 0) == ("float32", True)
-        runner = Space(model=Space(embed_multimodal=features))
+        self.runner = runner = Space(get_model=lambda: Space(embed_multimodal=features))
         if compilation_config:
             runner.encoder_cudagraph_manager = Manager()
         worker = Space(worker=Space(model_runner=runner))
         self.llm_engine = Space(model_executor=Space(driver_worker=worker))
+
+    def __del__(self):  # as vLLM shuts down when nobody holds it
+        vars(self.runner).clear()
+        Manager.execute = lambda *_: 1 / 0
 """
 
 

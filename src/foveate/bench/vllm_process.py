@@ -62,7 +62,12 @@ def encoder_of(vllm: Any, job: dict[str, Any]) -> Callable[[dict[str, torch.Tens
     manager = getattr(runner, "encoder_cudagraph_manager", None)
     if job["compilation_config"] and manager is None:
         raise RuntimeError("this vLLM has no encoder graphs for LFM2-VL")
-    return manager.execute if manager else lambda batch: runner.model.embed_multimodal(**batch)
+
+    def encode(batch: dict[str, torch.Tensor], _alive: Any = engine) -> Any:
+        # The engine is held here: once nobody holds it, it shuts down and takes the model with it.
+        return manager.execute(batch) if manager else runner.get_model().embed_multimodal(**batch)
+
+    return encode
 
 
 def time_ms(
