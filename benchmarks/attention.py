@@ -17,7 +17,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import torch
-from common import ceilings, write_report
+from common import ceilings, need_gpu, write_report
 from torch import Tensor
 from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -173,8 +173,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("results", type=Path, help="the JSON file to write")
     results = parser.parse_args().results
-    if not torch.cuda.is_available():
-        raise SystemExit("This benchmark needs an NVIDIA GPU: torch.cuda.is_available() is false.")
+    need_gpu()
     limits = ceilings()
     print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}, at most {limits}")
     measurements = []

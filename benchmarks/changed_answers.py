@@ -16,8 +16,7 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
-import torch
-from common import write_report
+from common import need_gpu, write_report
 
 from foveate import EngineSettings
 from foveate.evaluation import EVALUATED_SKILLS, VERSION
@@ -102,8 +101,7 @@ def main() -> None:
     parser.add_argument("--questions", type=int, default=50, help="of each skill")
     parser.add_argument("--model", default=None, help="a checkpoint folder; by default the packaged model")
     chosen = parser.parse_args()
-    if not torch.cuda.is_available():
-        raise SystemExit("This benchmark needs an NVIDIA GPU: torch.cuda.is_available() is false.")
+    need_gpu()
     report = ask_all(predictors(chosen.model), chosen.questions, EVALUATED_SKILLS)
     write_report(chosen.out, "Do graphs, or Foveate instead of transformers, change any answer in bfloat16?", report)
 

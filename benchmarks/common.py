@@ -13,6 +13,7 @@ __all__ = [
     "TILE_ROWS",
     "TRACE",
     "ceilings",
+    "need_gpu",
     "relative_error",
     "summary",
     "time_interleaved",
@@ -33,6 +34,14 @@ TRACE = {
     (768, 1376): 10,
 }
 """Pictures by width and height: how many in a hundred are such. Screens, photographs, telephones and squares."""
+
+
+def need_gpu(capability: tuple[int, int] = (0, 0)) -> None:
+    """End with one sentence where there is no NVIDIA GPU of this compute capability."""
+    if not torch.cuda.is_available():
+        raise SystemExit("This benchmark needs an NVIDIA GPU: torch.cuda.is_available() is false.")
+    if torch.cuda.get_device_capability() < capability:
+        raise SystemExit(f"This benchmark needs an NVIDIA GPU of compute capability {'.'.join(map(str, capability))}.")
 
 
 def ceilings() -> dict[str, float]:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from common import FULL, SIZES, relative_error, time_interleaved, write_report
+from common import FULL, SIZES, need_gpu, relative_error, time_interleaved, write_report
 
 from foveate.bench.batches import TileRow, published_rows
 from foveate.bench.ceilings import Ceilings, measure_ceilings
@@ -147,8 +147,7 @@ def main() -> None:
     parser.add_argument("--sizes", nargs="+", default=list(SIZES), choices=list(SIZES))
     parser.add_argument("--rounds", type=int, default=30)
     arguments = parser.parse_args()
-    if not torch.cuda.is_available():
-        raise SystemExit("This benchmark needs an NVIDIA GPU: torch.cuda.is_available() is false.")
+    need_gpu()
     top = measure_ceilings(torch.device("cuda"), torch.bfloat16)
     print(f"ceilings: {top}", flush=True)
     results = {}

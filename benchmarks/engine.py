@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from common import SIZES, ceilings, summary, write_report
+from common import SIZES, ceilings, need_gpu, summary, write_report
 
 from foveate import VLM, EngineSettings, SamplingParams
 from foveate.bench.serving import Load, measure_load, row_name
@@ -118,8 +118,7 @@ def main() -> None:
     parser.add_argument("--sizes", nargs="+", default=list(SIZES), choices=list(SIZES))
     parser.add_argument("--rounds", type=int, default=8)
     arguments = parser.parse_args()
-    if not torch.cuda.is_available():
-        raise SystemExit("This benchmark needs an NVIDIA GPU: torch.cuda.is_available() is false.")
+    need_gpu()
     results: dict[str, Any] = {"ceilings": ceilings(), "sizes": {}}
     for size in arguments.sizes:
         results["sizes"][size] = measure(size, arguments.rounds)

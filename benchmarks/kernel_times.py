@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import torch
-from common import ceilings, relative_error, write_report
+from common import ceilings, need_gpu, relative_error, write_report
 from kernel_cases import (
     Case,
     Launch,
@@ -157,8 +157,7 @@ def main() -> None:
     parser.add_argument("results", type=Path, help="the JSON file to write")
     parser.add_argument("--only", default="", help="encoder, fp8, decode, attention, products, prefill or whole")
     arguments = parser.parse_args()
-    if not torch.cuda.is_available():
-        raise SystemExit("This benchmark needs an NVIDIA GPU: torch.cuda.is_available() is false.")
+    need_gpu()
     torch.backends.cuda.matmul.allow_tf32 = False
     start, limits = time.perf_counter(), ceilings()
     print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}, at most {limits}")

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from common import SIZES, TRACE, ceilings, relative_error, write_report
+from common import SIZES, TRACE, ceilings, need_gpu, relative_error, write_report
 
 from foveate.engine.encoding import EagerImageEncoder, ImageFeatureEncoder
 from foveate.engine.graph_encoding import GraphImageEncoder, capture_encoder
@@ -190,8 +190,7 @@ def main() -> None:
     parser.add_argument("--batches", type=int, default=100)
     parser.add_argument("--pairs", type=int, default=6)
     arguments = parser.parse_args()
-    if not torch.cuda.is_available():
-        raise SystemExit("This benchmark needs an NVIDIA GPU: torch.cuda.is_available() is false.")
+    need_gpu()
     top = ceilings()
     print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}, at most {top}", flush=True)
     results = {}

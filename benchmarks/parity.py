@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from common import SIZES, relative_error, write_report
+from common import SIZES, need_gpu, relative_error, write_report
 from PIL import Image
 from transformers import Lfm2VlConfig, Lfm2VlForConditionalGeneration
 
@@ -171,6 +171,7 @@ def main() -> None:
     parser.add_argument("--pictures", type=Path, default=Path("examples/pictures"))
     parser.add_argument("--tokens", type=int, default=64)
     arguments = parser.parse_args()
+    need_gpu()
     pictures = sorted(arguments.pictures.glob("*.jpg"))
     results = {size: measure(size, pictures, arguments.tokens) for size in arguments.sizes}
     for size, result in results.items():

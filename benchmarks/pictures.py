@@ -5,6 +5,7 @@
 Needs matplotlib, which comes with the extra `eval`.
 """
 
+import argparse
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -148,6 +149,7 @@ DRAWINGS: dict[str, Callable[[], Figure]] = {
 
 def main() -> None:
     """Draw them all."""
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     PICTURES.mkdir(exist_ok=True)
     for name, made in DRAWINGS.items():
         plots.save(made(), PICTURES / f"{name}.svg")

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from common import SIZES, relative_error, time_interleaved, write_report
+from common import SIZES, need_gpu, relative_error, time_interleaved, write_report
 from PIL import Image
 
 from foveate import VLM
@@ -168,6 +168,7 @@ def main() -> None:
     parser.add_argument("--sizes", nargs="+", default=list(SIZES), choices=list(SIZES))
     parser.add_argument("--rounds", type=int, default=20)
     arguments = parser.parse_args()
+    need_gpu()
     results = {size: measure_size(size, arguments.rounds) for size in arguments.sizes}
     write_report(
         arguments.out,

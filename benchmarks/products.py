@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 import triton
-from common import ceilings, relative_error, write_report
+from common import ceilings, need_gpu, relative_error, write_report
 from product_kernel import described_product_kernel, product_kernel
 from torch import Tensor
 from torch.nn import functional
@@ -166,8 +166,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path)
     arguments = parser.parse_args()
-    if not torch.cuda.is_available() or torch.cuda.get_device_capability() < (9, 0):
-        raise SystemExit("This benchmark needs an NVIDIA GPU of compute capability 9.0.")
+    need_gpu((9, 0))
     jobs = [(product, form) for product in products() for form in forms(product.rows)]
     with ProcessPoolExecutor(PROCESSES, mp_context=get_context("spawn")) as processes:
         list(processes.map(compiled, jobs, chunksize=4))

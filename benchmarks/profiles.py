@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from common import SIZES, TILE_ROWS, ceilings, time_interleaved, write_report
+from common import SIZES, TILE_ROWS, ceilings, need_gpu, time_interleaved, write_report
 from torch.profiler import ProfilerActivity, profile
 
 from foveate import EngineSettings, SamplingParams
@@ -126,8 +126,7 @@ def main() -> None:
     parser.add_argument("out", type=Path)
     parser.add_argument("--sizes", nargs="+", default=list(SIZES), choices=list(SIZES))
     arguments = parser.parse_args()
-    if not torch.cuda.is_available():
-        raise SystemExit("This benchmark needs an NVIDIA GPU: torch.cuda.is_available() is false.")
+    need_gpu()
     results = {}
     for size in arguments.sizes:
         vlm = random_vlm(SIZES[size], device="cuda", compilation_config={"cudagraph_mm_encoder": False})

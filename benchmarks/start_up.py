@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from common import SIZES, write_report
+from common import SIZES, need_gpu, write_report
 
 PROCESS = """
 import json, sys, time
@@ -68,6 +68,7 @@ def main() -> None:
     parser.add_argument("out", type=Path)
     parser.add_argument("--sizes", nargs="+", default=list(SIZES), choices=list(SIZES))
     arguments = parser.parse_args()
+    need_gpu()
     results = {size: measure(size) for size in arguments.sizes}
     write_report(arguments.out, "How long from starting Python to being ready to serve?", {"sizes": results})
 

@@ -16,7 +16,7 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
-from common import SIZES, write_report
+from common import SIZES, need_gpu, write_report
 
 from foveate import VLM, EngineSettings
 from foveate.bench.serving import answers
@@ -88,6 +88,8 @@ def main() -> None:
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--layout", help="instead of that of the size")
     arguments = parser.parse_args()
+    if arguments.device.startswith("cuda"):
+        need_gpu()
     totals: dict[str, float] = defaultdict(float)
     base = random_vlm(arguments.layout or SIZES[arguments.size], device=arguments.device, dtype="bfloat16")
     timed(totals)

@@ -67,8 +67,16 @@ def main() -> None:
     parser.add_argument("--mode", default="graph", choices=list(MODES))
     parser.add_argument("--rounds", type=int, default=8)
     arguments = parser.parse_args()
-    loads = json.loads((arguments.pictures / "loads.json").read_text(encoding="utf-8"))
-    vllm = importlib.import_module("vllm")
+    told = arguments.pictures / "loads.json"
+    if not told.is_file():
+        raise SystemExit(
+            f"There is no {told}: make it with python benchmarks/pictures_for_vllm.py {arguments.pictures}"
+        )
+    loads = json.loads(told.read_text(encoding="utf-8"))
+    try:
+        vllm = importlib.import_module("vllm")
+    except ImportError as error:
+        raise SystemExit(f"This benchmark needs a Python that has vLLM: {error}") from None
     start = time.perf_counter()
     llm = vllm.LLM(
         model=str(arguments.model),

@@ -37,7 +37,6 @@ DEMO_MODEL = Path(__file__).parent / "demo"
 _HUB_FILES = ["*.json", "*.jinja", "*.safetensors"]
 
 
-@collection_put_off()
 def load(
     model: str | os.PathLike[str] | None = None,
     *,
@@ -80,18 +79,19 @@ def load(
     if encoder_dtype not in ENCODER_DTYPES:
         raise ConfigurationError(f"encoder_dtype is {encoder_dtype!r}; allowed are {' and '.join(ENCODER_DTYPES)}")
     folder = find_folder(model)
-    config = read_model_config(folder)
-    chosen_dtype = choose_dtype(dtype, chosen, config.dtype)
-    pictures = choose_pictures(config.images, limits or ImageLimits(), chosen, chosen_dtype, image_decoder)
-    processor = Processor(config, folder, pictures=pictures)
-    loaded = load_model(folder, config, device=chosen, dtype=chosen_dtype, progress=_part_of(progress, "weights"))
-    check_kernels(loaded)
-    if encoder_dtype == "fp8":
-        loaded.encoder.use_fp8()
-    encoder = choose_encoder(loaded, settings, _part_of(progress, "graphs"))
-    vlm = VLM(loaded, processor, encoder, settings=engine)
-    if chosen.type == "cuda":  # Captured now and not within the first answer, and sized after all that was captured.
-        vlm.start_engine(_part_of(progress, "decode steps"))
+    with collection_put_off():
+        config = read_model_config(folder)
+        chosen_dtype = choose_dtype(dtype, chosen, config.dtype)
+        pictures = choose_pictures(config.images, limits or ImageLimits(), chosen, chosen_dtype, image_decoder)
+        processor = Processor(config, folder, pictures=pictures)
+        loaded = load_model(folder, config, device=chosen, dtype=chosen_dtype, progress=_part_of(progress, "weights"))
+        check_kernels(loaded)
+        if encoder_dtype == "fp8":
+            loaded.encoder.use_fp8()
+        encoder = choose_encoder(loaded, settings, _part_of(progress, "graphs"))
+        vlm = VLM(loaded, processor, encoder, settings=engine)
+        if chosen.type == "cuda":  # Captured now, not within the first answer, and sized after all that was captured.
+            vlm.start_engine(_part_of(progress, "decode steps"))
     return vlm
 
 
@@ -159,7 +159,7 @@ def choose_dtype(name: str, device: torch.device, checkpoint_dtype: str) -> torc
     """Return the type of a name; `auto` is the checkpoint's on CUDA and float32 on a CPU."""
     if name == "auto":
         name = checkpoint_dtype if device.type == "cuda" and checkpoint_dtype in DTYPES else "float32"
-    if name not in DTYPES:
+    if not isinstance(name, str) or name not in DTYPES:
         raise ConfigurationError(f"dtype is {name!r}; allowed are auto, {', '.join(DTYPES)}")
     return DTYPES[name]
 

@@ -43,6 +43,11 @@ def test_eager_cost_is_flat_where_launches_bound_it_and_rises_by_the_last_slope_
     assert [COSTS.eager_ms(tokens) for tokens in (1, 4, 18, 32, 48, 64, 128)] == [8, 8, 8.25, 8.5, 12.75, 17, 34]
 
 
+def test_eager_cost_goes_through_times_that_fall_and_never_falls_beyond_them() -> None:
+    costs = MeasuredCosts({}, ((64, 8.0), (1024, 5.0), (2048, 6.0), (4096, 4.0)))
+    assert [costs.eager_ms(tokens) for tokens in (64, 544, 1024, 1536, 2048, 4096, 8192)] == [8, 6.5, 5, 5.5, 6, 4, 4]
+
+
 def test_without_a_measurement_a_replay_costs_its_rows_and_a_fixed_part_and_eager_is_never_cheaper() -> None:
     assert FixedCosts(2.0, 0.5).replay_ms(8) == 6.0
     assert FixedCosts().eager_ms(1) == inf

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
-from math import inf
+from math import inf, nan
 
 import pytest
 from hypothesis import given, settings
@@ -132,8 +132,8 @@ def test_no_way_to_run_a_batch_is_cheaper_by_more_than_the_margin_and_what_launc
         assert (1 - MARGIN) * ours[0] <= least
         assert ours[1] == fewest or ours[0] < (1 - MARGIN) * min(ms for ms, count in covers if count == fewest)
         with_eager = Planner(capacities, costs).plan(specs)
-        margin = ONE_REPLAY_MARGIN if ours[1] == 1 else 0.0
-        is_cheaper = costs.eager_ms(graphs.tokens) < (1 - margin) * ours[0]
+        least = min([ours[0], *((1 - ONE_REPLAY_MARGIN) * ms for ms, count in covers if count == 1)])
+        is_cheaper = costs.eager_ms(graphs.tokens) < least
         assert with_eager == graphs if not is_cheaper else [run.reason for run in with_eager.runs] == ["cheaper"]
 
 
@@ -186,6 +186,19 @@ def test_eager_execution_has_to_save_more_where_one_replay_would_do(eager_ms: fl
     assert [run.budget for run in Planner(roomy(512, 1024), costs).plan([FULL] * 4).runs] == [512, 512]
     costs = MeasuredCosts(costs.replays, ((1, eager_ms - 0.01),))
     assert [run.budget for run in Planner(roomy(512, 1024), costs).plan([FULL] * 4).runs] == [None]
+
+
+def test_a_cheaper_cut_does_not_lead_to_eager_execution_round_the_single_replay() -> None:
+    costs = MeasuredCosts({512: 4.7, 1024: 10.0}, ((1, 9.35),))  # the cut saves 6 % of the replay, eager a little more
+    assert [run.budget for run in Planner(roomy(512, 1024), costs).plan([FULL] * 4).runs] == [512, 512]
+    costs = MeasuredCosts(costs.replays, ((1, 9.15),))
+    assert [run.budget for run in Planner(roomy(512, 1024), costs).plan([FULL] * 4).runs] == [None]
+
+
+@pytest.mark.parametrize("price", [inf, nan, -1.0])
+def test_a_replay_whose_cost_is_no_number_is_refused(price: float) -> None:
+    with pytest.raises(ValueError, match="a replay of 512 tokens costs"):
+        Planner(roomy(512), FixedCosts(fixed_ms=price, ms_per_token=0.0))
 
 
 def test_a_batch_is_cut_only_where_that_saves_more_than_a_launch_costs() -> None:

@@ -50,6 +50,15 @@ def test_without_a_bound_the_largest_are_used(manager: EncoderCudaGraphManager) 
     assert [run.budget for run in manager.plan_and_execute(batch)[0].replays] == [576]
 
 
+def test_a_bound_that_was_asked_for_before_the_capture_finds_the_graphs_after_it(vlm: VLM) -> None:
+    graphs = Lfm2VlEncoderGraphs(vlm.model.encoder, vlm.model.config)
+    fresh = EncoderCudaGraphManager(graphs, CPU, settings(256, 576), costs=COSTS, strict=True)
+    batch = batch_of([[(32, 32), (16, 16)]], 1)
+    assert not fresh.plan_and_execute(batch, most_ms=5.0)[0].replays
+    fresh.capture()
+    assert fresh.plan_and_execute(batch, most_ms=5.0)[0].replays
+
+
 def test_plans_that_are_fixed_stay_so(vlm: VLM) -> None:
     graphs = Lfm2VlEncoderGraphs(vlm.model.encoder, vlm.model.config)
     fixed = EncoderCudaGraphManager(graphs, CPU, settings(256, 576, plan="fixed"), strict=True)

@@ -43,6 +43,30 @@ def read_or_refuse(folder: Path) -> ModelConfig | None:
         return None
 
 
+@pytest.mark.parametrize("place", [("vision_config", "hidden_act"), ("projector_hidden_act",)])
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("prelu", "the activation 'prelu' has weights of its own; Foveate loads none"),
+        ("xielu", "the activation 'xielu' has weights of its own; Foveate loads none"),
+        ("no_such", "'no_such' is no activation that transformers knows"),
+        ("relu2", None),
+        ("silu", None),
+    ],
+)
+def test_an_activation_is_one_that_transformers_knows_and_has_no_weights(
+    tmp_path: Path, place: tuple[str, ...], name: str, reason: str | None
+):
+    folder = new_checkpoint(tmp_path / "model", shrunk(layout("LFM2-VL-1.6B")))
+    edit_json(folder / "config.json", *place[:-1], **{place[-1]: name})
+    if reason is None:
+        read_model_config(folder)
+        return
+    with pytest.raises(CheckpointError) as refused:
+        read_model_config(folder)
+    assert reason in str(refused.value)
+
+
 @pytest.mark.parametrize("name", ["LFM2-VL-1.6B", "LFM2.5-VL-1.6B"])
 def test_any_value_in_any_place_is_read_or_refused(tmp_path: Path, name: str):
     """What is read can also be built: a model of those sizes exists, without memory for its weights."""

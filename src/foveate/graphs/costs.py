@@ -73,8 +73,8 @@ class MeasuredCosts:
         for size, ms in self.eager[1:]:
             if below >= tokens:
                 break
-            slope = max(0.0, ms - below_ms) / (size - below)
+            slope = (ms - below_ms) / (size - below)
             if tokens <= size:
                 return below_ms + slope * (tokens - below)
             below, below_ms = size, ms
-        return below_ms + slope * max(0, tokens - below)
+        return below_ms + max(0.0, slope) * max(0, tokens - below)

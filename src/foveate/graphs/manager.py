@@ -110,6 +110,7 @@ class EncoderCudaGraphManager(Generic[Batch]):
         self.stats.graphs_switched_off = len(self._graphs) - len(usable)
         self.costs, source = self._choose_costs(usable)
         self._usable = tuple(usable)
+        self._short_plans.clear()
         self._plan_captured = self._kept(Planner(usable, self.costs).plan)
         costs_s = time.perf_counter() - start
         self.start_up = StartUp(captured.capture_s, captured.check_s, costs_s, source)

@@ -16,7 +16,8 @@ MARGIN = 0.05
 
 ONE_REPLAY_MARGIN = 0.08
 """What eager execution must save in the place of a single replay, which leaves the host to others. Padding up to the
-next of the automatic budgets comes to a little less, so that it alone sends no such batch back to the host."""
+next of the automatic budgets comes to about that where the two compete, so that it alone sends hardly any such batch
+back to the host."""
 
 TIE_MS = 1e-9
 """What a replay is held to cost more, so that of covers with the same cost the one with fewer replays is cheaper."""
@@ -35,14 +36,19 @@ class Planner:
     """Finds the cheapest way to run a batch: replays of neighbouring tiles, or all of it eagerly.
 
     Fewer launches are preferred: more replays than need be are taken where they save more than 5 %, and eager execution
-    in the place of a single replay where it saves more than 8 %; several replays give way to eager execution that is
-    cheaper at all. Of covers with the same cost the one with fewer replays is the cheaper. Neighbours only: rows then
-    stay in order, so what goes in and what comes out are plain slices.
+    where it saves more than 8 % of a single replay, if one would do, and is cheaper than several. Of covers with the
+    same cost the one with fewer replays is the cheaper. Neighbours only: rows then stay in order, so what goes in and
+    what comes out are plain slices.
     """
 
     def __init__(self, capacities: Sequence[GraphCapacity], costs: EncoderCosts | None = None) -> None:
-        """Raises ValueError if a graph of more tokens holds less of anything else than a smaller one."""
+        """Raises ValueError if a graph of more tokens holds less of anything else than a smaller one, or a cost is no
+        number."""
         self._costs = costs or FixedCosts()
+        for each in capacities:
+            price = self._costs.replay_ms(each.tokens)
+            if not 0 <= price < inf:
+                raise ValueError(f"a replay of {each.tokens} tokens costs {price} ms; give a number from 0 on")
         ordered = sorted(capacities, key=lambda capacity: capacity.tokens)
         self._axes = GraphAxes(ordered) if ordered else None
         budgets = [each.tokens for each in ordered]
@@ -73,8 +79,10 @@ class Planner:
             else:
                 runs.append(batch.run(first, end, None, "tile_exceeds_every_budget"))
                 cost_ms += self._costs.eager_ms(runs[-1].tokens)
-        margin = ONE_REPLAY_MARGIN if len(runs) == 1 else 0.0
-        if self._costs.eager_ms(batch.tokens[-1]) < (1 - margin) * cost_ms:
+        if farthest and farthest[0] == batch.num_tiles:
+            one_replay = self._along([0, batch.num_tiles], axes)
+            cost_ms = min(cost_ms, (1 - ONE_REPLAY_MARGIN) * one_replay.cost_ms)
+        if self._costs.eager_ms(batch.tokens[-1]) < cost_ms:
             return Plan((batch.run(0, batch.num_tiles, None, "cheaper"),))
         return Plan(tuple(runs))
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from huggingface_hub.errors import StrictDataclassError
+from torch import nn
 from transformers import Lfm2VlConfig as ReferenceConfig
 
 from foveate.errors import CheckpointError
@@ -164,7 +165,8 @@ def reference_config(raw: dict[str, Any], folder: Path) -> ReferenceConfig:
     try:
         config = ReferenceConfig(**json.loads(json.dumps(known)))
     except (ArithmeticError, AttributeError, LookupError, StrictDataclassError, TypeError, ValueError) as error:
-        raise CheckpointError(f"{folder / 'config.json'}: transformers does not accept it: {error}") from error
+        reason = " ".join(str(error).split())  # several lines, now and then
+        raise CheckpointError(f"{folder / 'config.json'}: transformers does not accept it: {reason}") from error
     for part, expected in ((config.vision_config, "siglip2_vision_model"), (config.text_config, "lfm2")):
         if part.model_type != expected:
             raise CheckpointError(f"{folder / 'config.json'}: a part is {part.model_type!r}; Foveate runs {expected!r}")
@@ -290,6 +292,8 @@ def _check_values(where: str, part: Any) -> None:
             raise CheckpointError(f"{where}: {field.name} is {value}; it must be at least 0, and finite")
         if field.name == "activation":
             try:
-                activation(value)
-            except KeyError:
+                known = activation(value)
+            except (KeyError, TypeError):
                 raise CheckpointError(f"{where}: {value!r} is no activation that transformers knows") from None
+            if isinstance(known, nn.Module) and any(True for _ in (*known.parameters(), *known.buffers())):
+                raise CheckpointError(f"{where}: the activation {value!r} has weights of its own; Foveate loads none")

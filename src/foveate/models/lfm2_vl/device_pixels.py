@@ -1,7 +1,8 @@
 """RGB pixels → packed patch rows on a device: the arithmetic of transformers' image processor on a GPU.
 
 It resizes in float32 and rounds to whole levels, as torchvision does wherever torch has no resize for uint8. On a CPU
-it has one (`pixels.py` uses it, too), in fixed point: the two differ by at most a level. From there on all is the same.
+it has one (`pixels.py` uses it, too), in fixed point: the two differ by at most a level, in few values by more with the
+bicubic filter. From there on all is the same.
 
 All tiles of a picture are one canvas until the end, so a picture is a dozen launches whatever its tiles, and nothing
 here reads the device.
