@@ -14,7 +14,9 @@ from typing import Any
 
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
-DOCUMENTS = (ROOT / "docs" / "benchmarks.md", ROOT / "docs" / "accuracy.md", ROOT / "src/foveate/demo/README.md")
+DOCUMENTS = tuple(
+    ROOT / name for name in ("README.md", "docs/benchmarks.md", "docs/accuracy.md", "src/foveate/demo/README.md")
+)
 
 
 def read(name: str, machine: str = "nvidia-h200") -> dict[str, Any]:
@@ -163,6 +165,20 @@ def serving_table() -> str:
     return table(rows)
 
 
+def first_words_table() -> str:
+    """One picture and one token, alone: ours, and the better of vLLM's modes."""
+    rows = [["model", "picture", "vLLM, ms", "Foveate, ms", "times as soon"], ["---"] * 5]
+    peers = read("vllm-serving")["sizes"]
+    for size, measured in read("engine")["sizes"].items():
+        theirs = {load_of(row): min(row["round_ms"].values()) for row in peers[size]["rows"]}
+        for row in measured["rows"]:
+            if load_of(row)[1:] == (1, 1):
+                best, ours = theirs[load_of(row)], row["ways"]["graph"]["round_ms"]["median_ms"]
+                cells = [f"{best:.0f}", f"**{ours:.1f}**", f"{best / ours:.1f}"]
+                rows.append([f"LFM2.5-VL-{size}", row["pictures"], *cells])
+    return table(rows)
+
+
 def load_of(row: dict[str, Any]) -> tuple[Any, ...]:
     """Return what tells the loads of whole requests apart."""
     return row["pictures"], row["output_tokens"], row["at_once"]
@@ -287,6 +303,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "never slower": never_slower_table,
     "pixels": pixels_table,
     "serving": serving_table,
+    "first words": first_words_table,
     "stages": stages_table,
     "steps": steps_table,
     "reference setting": reference_setting_table,

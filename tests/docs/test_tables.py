@@ -8,7 +8,7 @@ from types import ModuleType
 import pytest
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
-DOCUMENTS = ("docs/benchmarks.md", "docs/accuracy.md", "src/foveate/demo/README.md")
+DOCUMENTS = ("README.md", "docs/benchmarks.md", "docs/accuracy.md", "src/foveate/demo/README.md")
 
 
 @pytest.fixture
