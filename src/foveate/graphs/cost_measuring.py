@@ -19,8 +19,8 @@ FEWEST_ROUNDS, MOST_ROUNDS = 3, 7
 LONGEST_S = 1.2
 """No round begins after this, once there are enough: the measurement is part of every first start."""
 MOST_SPREAD = 1.15
-"""How far the median of a run's times lies above its least, at most, for half of the runs: 1.01 to 1.05 on a GPU of
-one's own, far more beside other work."""
+"""How far the median of a run's times may lie above its least, for half of the runs, before other work is held to have
+disturbed them. On an H200 with one process they stay below."""
 
 
 class CostMeasurement(Generic[Batch]):
