@@ -25,6 +25,8 @@ from torch import Tensor
 from torch.nn import functional
 from triton.tools.tensor_descriptor import TensorDescriptor
 
+from foveate.graphs.measuring import time_ms
+
 ROUNDS, WEIGHTS, PROCESSES = 9, 12, 12
 LARGEST_ERROR = 1e-2
 WIDTHS = {768: 3072, 1152: 4304}
@@ -121,18 +123,13 @@ def microseconds(calls: list[Callable[[], Any]]) -> float:
     """One launch of a graph of these."""
     calls[0]()
     torch.cuda.synchronize()
-    graph, times = torch.cuda.CUDAGraph(), []
+    graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         for call in calls:
             call()
     graph.replay()
-    for _ in range(ROUNDS):
-        begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-        begin.record()
-        graph.replay()
-        end.record()
-        end.synchronize()
-        times.append(begin.elapsed_time(end) * 1e3 / len(calls))
+    device = torch.device("cuda")
+    times = [time_ms(device, graph.replay) * 1e3 / len(calls) for _ in range(ROUNDS)]
     return round(statistics.median(times), 3)
 
 

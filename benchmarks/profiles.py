@@ -26,6 +26,7 @@ from foveate.engine.graph_encoding import capture_encoder
 from foveate.engine.memory import allocate
 from foveate.engine.sampler import SamplingKind
 from foveate.graphs import EncoderGraphSettings
+from foveate.graphs.measuring import time_ms
 from foveate.models.lfm2_vl.model import Lfm2VlModel
 from foveate.models.lfm2_vl.tiles import TileShape
 from foveate.testing import random_vlm
@@ -58,17 +59,16 @@ def kernels_of(call: Callable[[], Any]) -> list[dict[str, Any]]:
 
 def device_ms(call: Callable[[], Any]) -> float:
     """Return the milliseconds of one call among many that nobody waits for, the median of a few times."""
-    times = []
-    for _ in range(ROWS):
-        begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-        torch.cuda.synchronize()
-        call()  # The first is launched before the clock starts: the host is ahead from then on.
-        begin.record()
+
+    def calls() -> None:
         for _ in range(CALLS):
             call()
-        end.record()
-        end.synchronize()
-        times.append(begin.elapsed_time(end) / CALLS)
+
+    times = []
+    for _ in range(ROWS):
+        torch.cuda.synchronize()
+        call()  # The first is launched before the clock starts: the host is ahead from then on.
+        times.append(time_ms(torch.device("cuda"), calls) / CALLS)
     return round(statistics.median(times), 4)
 
 

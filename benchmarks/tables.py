@@ -40,19 +40,6 @@ def encoder_table() -> str:
     return "\n".join(lines)
 
 
-def memory_table() -> str:
-    """Memory and start-up of the graphs."""
-    lines = [
-        "| size | graphs | shared buffers | shared pool | capture and check | build with random weights |",
-        "|---|---|---|---|---|---|",
-    ]
-    for size, measured in read("encoder")["sizes"].items():
-        cells = [str(len(measured["graphs"])), f"{measured['buffer_mb']:.0f} MB", f"{measured['pool_mb']:.0f} MB"]
-        cells += [f"{measured['capture_and_check_s']:.1f} s", f"{measured['build_s']:.1f} s"]
-        lines.append(f"| {size} | {' | '.join(cells)} |")
-    return "\n".join(lines)
-
-
 def padding_table() -> str:
     """What padding costs."""
     names = ("64 tokens in their own budget", "64 tokens in 4096", "4096 tokens in 4096")
@@ -297,7 +284,6 @@ def table(rows: list[list[str]]) -> str:
 
 TABLES: dict[str, Callable[[], str]] = {
     "encoder": encoder_table,
-    "memory": memory_table,
     "padding": padding_table,
     "ways": ways_table,
     "never slower": never_slower_table,

@@ -67,18 +67,13 @@ def test_a_child_that_is_forked_meanwhile_collects():
     assert gc.isenabled()
 
 
-def test_a_model_is_loaded_without_it_and_a_load_that_fails_leaves_it_on(monkeypatch):
+@pytest.mark.parametrize(("step", "is_collecting"), [("find_folder", True), ("read_model_config", False)])
+def test_a_model_is_loaded_without_it_but_downloaded_with_it_and_a_load_that_fails_leaves_it_on(
+    monkeypatch, step, is_collecting
+):
     seen = []
-    monkeypatch.setattr(loading, "read_model_config", lambda _: seen.append(gc.isenabled()) or 1 / 0)
+    monkeypatch.setattr(loading, step, lambda _: seen.append(gc.isenabled()) or 1 / 0)
     with pytest.raises(ZeroDivisionError):
         foveate.load()
-    assert seen == [False]
+    assert seen == [is_collecting]
     assert gc.isenabled()
-
-
-def test_a_download_does_not_put_it_off(monkeypatch):
-    seen = []
-    monkeypatch.setattr(loading, "find_folder", lambda _: seen.append(gc.isenabled()) or 1 / 0)
-    with pytest.raises(ZeroDivisionError):
-        foveate.load()
-    assert seen == [True]

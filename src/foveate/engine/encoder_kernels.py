@@ -65,8 +65,9 @@ def _keep(path: Path, key: dict[str, str], times_us: dict[str, float]) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         # Written beside its place and moved there: another process reads an old one or a new one, never half of one.
-        with tempfile.NamedTemporaryFile("w", dir=path.parent, suffix=".part", delete=False, encoding="utf-8") as file:
-            file.write(json.dumps({"key": key, "microseconds": times_us}, indent=1) + "\n")
-        Path(file.name).replace(path)
+        with tempfile.TemporaryDirectory(dir=path.parent, prefix=path.stem) as scratch:
+            part = Path(scratch) / path.name
+            part.write_text(json.dumps({"key": key, "microseconds": times_us}, indent=1) + "\n", encoding="utf-8")
+            part.replace(path)
     except OSError as error:
         logger.warning("%s cannot be written (%s); every start will measure attention", path, error.strerror)

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from itertools import groupby, pairwise
 from math import inf
+from operator import truediv
 from typing import NamedTuple
 
 from foveate.graphs.axes import Axis, GraphAxes, smallest_graphs
@@ -45,21 +46,20 @@ class Planner:
         """Raises ValueError if a graph of more tokens holds less of anything else than a smaller one, or a cost is no
         number."""
         self._costs = costs or FixedCosts()
-        for each in capacities:
-            price = self._costs.replay_ms(each.tokens)
-            if not 0 <= price < inf:
-                raise ValueError(f"a replay of {each.tokens} tokens costs {price} ms; give a number from 0 on")
         ordered = sorted(capacities, key=lambda capacity: capacity.tokens)
         self._axes = GraphAxes(ordered) if ordered else None
         budgets = [each.tokens for each in ordered]
+        prices = [self._costs.replay_ms(budget) for budget in budgets]
+        for budget, price in zip(budgets, prices, strict=True):
+            if not 0 <= price < inf:
+                raise ValueError(f"a replay of {budget} tokens costs {price} ms; give a number from 0 on")
         # For each graph, by index: the cheapest of those that are at least as large, and its cost.
-        self._budget_of, self._price_of = _cheapest_from(budgets, self._costs)
+        self._budget_of, self._price_of = _cheapest_from(budgets, prices)
         # The same by the tokens that have to fit.
         self._price_at = [self._price_of[graph] for graph in smallest_graphs(budgets)]
         # Bounds from below, for any cover: of one replay, and of each token.
-        prices = [(each.tokens, self._costs.replay_ms(each.tokens)) for each in ordered]
-        self._least_ms = min((price for _, price in prices), default=0.0)
-        self._least_ms_per_token = min((price / tokens for tokens, price in prices), default=0.0)
+        self._least_ms = min(prices, default=0.0)
+        self._least_ms_per_token = min(map(truediv, prices, budgets), default=0.0)
 
     def plan(self, specs: Sequence[EncoderItemSpec]) -> Plan:
         """Plan a batch; a tile that fits no graph runs eagerly, with its neighbours of that kind."""
@@ -163,10 +163,10 @@ def _blocks(reach: Sequence[int]) -> Iterator[tuple[bool, int, int]]:
         first = end
 
 
-def _cheapest_from(budgets: Sequence[int], costs: EncoderCosts) -> tuple[list[int], list[float]]:
+def _cheapest_from(budgets: Sequence[int], prices: Sequence[float]) -> tuple[list[int], list[float]]:
     """Return, for each graph, the cheapest of it and the larger ones, and its cost."""
-    cheapest, prices = list(budgets), [costs.replay_ms(budget) for budget in budgets]
+    cheapest, least = list(budgets), list(prices)
     for graph in range(len(budgets) - 2, -1, -1):
-        if prices[graph + 1] < prices[graph]:
-            cheapest[graph], prices[graph] = cheapest[graph + 1], prices[graph + 1]
-    return cheapest, prices
+        if least[graph + 1] < least[graph]:
+            cheapest[graph], least[graph] = cheapest[graph + 1], least[graph + 1]
+    return cheapest, least

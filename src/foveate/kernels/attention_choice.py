@@ -4,13 +4,12 @@ Only what can be captured is compared: both read the sequence bounds on the devi
 """
 
 import statistics
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from foveate.kernels.attention import packed_attention
+from foveate.kernels.attention import Attention, packed_attention
 
 __all__ = ["AttentionSetting", "flash_attention", "measure_attention", "prefer"]
 
@@ -20,8 +19,6 @@ MARGIN = 0.05
 TILES = (1, 5)
 """Full tiles of the launches that are timed."""
 LAUNCHES, ROUNDS = 10, 9
-
-Attention = Callable[[Tensor, Tensor, Tensor, Tensor, int], Tensor]
 
 
 @dataclass(frozen=True)

@@ -41,7 +41,7 @@ def runs_triton(*tensors: Tensor) -> bool:
     The kernels have no backward pass, so a model in training runs the twins. So does everything once `switch_off` has
     been called.
     """
-    if not HAS_TRITON or _FAULTS or _TWINS_ONLY.get():
+    if not HAS_TRITON or is_twins_only():
         return False
     return all(tensor.is_cuda and not tensor.requires_grad for tensor in tensors)
 
